@@ -27,12 +27,12 @@ using namespace mlir::step;
 #include "dialect/StepTypes.cpp.inc"
 
 namespace {
-/// Constants of a program stay where they are used: in the body of a traversal
-/// or of scalars, else in the program.
+/// Constants of a program stay where they are used: in the body of scalars,
+/// else in the program. Bodies of traversals see nothing of the outside anyway.
 struct FoldsInPrograms : DialectFoldInterface {
   using DialectFoldInterface::DialectFoldInterface;
   bool shouldMaterializeInto(Region *region) const final {
-    return isa<ProgramOp, CohortScalarsOp, TraverseOp>(region->getParentOp());
+    return isa<ProgramOp, CohortScalarsOp>(region->getParentOp());
   }
 };
 } // namespace

@@ -23,6 +23,11 @@ ParseResult parsePredicate(OpAsmParser &parser, PredicateAttr &attr);
 ParseResult parseBody(OpAsmParser &parser, Region &body,
                       ArrayRef<OpAsmParser::Argument> arguments = {});
 
+/// Prints scalar code, an operation a line; the brace ends the line of what is
+/// yielded. parseCode reads it.
+void printCode(OpAsmPrinter &printer, Operation *op, Region &body);
+ParseResult parseCode(OpAsmParser &parser, Region &body);
+
 /// One argument of a rule or a program while it is parsed.
 struct ParsedRole {
   OpAsmParser::Argument argument;

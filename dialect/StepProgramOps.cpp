@@ -149,17 +149,23 @@ Value mlir::step::getMemory(Value buffer) {
 
 /// A scalar that is one of the outside as it is has its name.
 void CohortScalarsOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  for (OpResult result : getScalars())
+    if (StringRef name = getScalarName(result); !name.empty())
+      setName(result, name);
+}
+
+StringRef CohortScalarsOp::getScalarName(OpResult scalar) {
   // What is printed need not be valid.
   Block &block = getBody().front();
   auto yield = block.empty() ? YieldOp() : dyn_cast<YieldOp>(block.back());
-  if (!yield)
-    return;
-  for (auto [result, value] : llvm::zip(getScalars(), yield.getValues())) {
-    if (auto hyper = value.getDefiningOp<HyperOp>())
-      setName(result, hyper.getName());
-    else if (auto scalar = value.getDefiningOp<ScalarOp>())
-      setName(result, scalar.getName());
-  }
+  if (!yield || scalar.getResultNumber() >= yield.getValues().size())
+    return {};
+  Value value = yield.getValues()[scalar.getResultNumber()];
+  if (auto hyper = value.getDefiningOp<HyperOp>())
+    return hyper.getName();
+  if (auto kept = value.getDefiningOp<ScalarOp>())
+    return kept.getName();
+  return {};
 }
 
 LogicalResult CohortScalarsOp::verifyRegions() {
@@ -207,6 +213,13 @@ void TraverseOp::getAsmBlockArgumentNames(Region &region,
     setName(argument,
             isOperand ? program.getRole(memory.getArgNumber()).getDisplayName()
                       : StringRef("vector"));
+  }
+  for (auto [argument, scalar] :
+       llvm::zip(getScalarArguments(), getScalars())) {
+    auto cohort = scalar.getDefiningOp<CohortScalarsOp>();
+    StringRef name =
+        cohort ? cohort.getScalarName(cast<OpResult>(scalar)) : StringRef();
+    setName(argument, name.empty() ? "scalar" : name);
   }
 }
 
@@ -271,6 +284,8 @@ LogicalResult TraverseOp::verifyRegions() {
     arguments.push_back(cast<BufferType>(buffer.getType()).getElement());
   Type compute =
       cast<ProgramOp>((*this)->getParentOp()).getVariant().getCompute();
+  for (Type scalar : getScalars().getTypes())
+    arguments.push_back(scalar.isF64() ? compute : scalar);
   for (Value result : getResults()) {
     auto buffer = dyn_cast<BufferType>(result.getType());
     results.push_back(buffer ? buffer.getElement() : compute);
@@ -282,7 +297,7 @@ LogicalResult TraverseOp::verifyRegions() {
     return emitOpError("is trailing, but is no kernel or may be left out");
   if (TypeRange(arguments) != getBody().getArgumentTypes())
     return emitOpError() << "takes " << getBody().getArgumentTypes()
-                         << "; the buffers give " << arguments;
+                         << "; buffers and scalars give " << arguments;
   if (TypeRange(results) != TypeRange(yield.getValues().getTypes()))
     return emitOpError() << "yields " << yield.getValues().getTypes()
                          << "; the results are of " << results;

@@ -310,20 +310,27 @@ def Step_CohortScalarsOp : Step_Op<"cohort_scalars", [
   let results = (outs Variadic<AnyTypeOf<[F64, I1, I64]>>:$scalars);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name attr-dict-with-keyword $body (`:` type($scalars)^)?
+    $sym_name attr-dict-with-keyword custom<Code>($body) (`:` type($scalars)^)?
   }];
   let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The name of a result that is a hyper-parameter or a kept scalar as it is; empty for
+    /// others.
+    StringRef getScalarName(OpResult scalar);
+  }];
 }
 
 def Step_TraverseOp : Step_Op<"traverse", [
-    HasParent<"ProgramOp">, SingleBlock, Step_EndsInYield, AttrSizedOperandSegments,
+    HasParent<"ProgramOp">, IsolatedFromAbove, SingleBlock, Step_EndsInYield,
+    AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
   let summary = "one pass over the elements of some dims";
   let description = [{
     The body is run for every element of the dims `over`. Its arguments are the elements
-    of the buffers that are read, in their type in memory; scalars of the program it uses
-    as they are. It yields, in this order, the new element of each buffer that is
-    written, the element of each new buffer, and a value for each partial result.
+    of the buffers that are read, in their type in memory, and the scalars of the program
+    that it uses: an f64 is rounded to the compute type, as which it meets elements. It
+    yields, in this order, the new element of each buffer that is written, the element of
+    each new buffer, and a value for each partial result.
     Results are the contents of the written buffers, the new buffers, and the partial
     results. A buffer with 1 in place of a dim has the same element all along it. Dims may be
     of another order than the param's, and stand twice: `[n, n]`.
@@ -337,13 +344,14 @@ def Step_TraverseOp : Step_Op<"traverse", [
     - each dim of `over` is one of the param, or 1
     - buffers have dims of `over`, or 1; those that are written have them all
     - arguments and yielded values agree with the buffers, and are of the compute type where
-      they are reduced
+      they are scalars or reduced
     - only a kernel that writes nothing is left out, and only one that is never left out
       is trailing
     - the body holds only arith and math operations, without side effects
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttr:$over,
                        Variadic<Step_BufferType>:$reads,
+                       Variadic<AnyTypeOf<[F64, I1, I64]>>:$scalars,
                        Variadic<Step_BufferType>:$writes,
                        Optional<I1>:$unless, UnitAttr:$trailing);
   let results = (outs Variadic<AnyTypeOf<[Step_BufferType, Step_PartialType]>>:$results);
@@ -353,6 +361,10 @@ def Step_TraverseOp : Step_Op<"traverse", [
   let extraClassDeclaration = [{
     /// The contents of the buffers that are written, in their order.
     ResultRange getWritten() { return getResults().take_front(getWrites().size()); }
+    /// The body's arguments that are scalars, in their order.
+    Block::BlockArgListType getScalarArguments() {
+      return getBody().getArguments().drop_front(getReads().size());
+    }
     /// New buffers.
     SmallVector<Value> getMade();
     SmallVector<Value> getPartials();

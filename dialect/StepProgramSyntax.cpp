@@ -80,8 +80,33 @@ void ProgramOp::print(OpAsmPrinter &printer) {
 }
 
 //===----------------------------------------------------------------------===//
-// TraverseOp
+// Bodies: CohortScalarsOp, TraverseOp
 //===----------------------------------------------------------------------===//
+
+void mlir::step::printCode(OpAsmPrinter &printer, Operation *, Region &body) {
+  // What is printed need not be valid.
+  auto isLine = [](Operation &op) { return op.getNumResults() <= 1; };
+  if (!llvm::hasSingleElement(body) || !llvm::all_of(body.front(), isLine))
+    return printer.printRegion(body, /*printEntryBlockArgs=*/false);
+  printer << "{";
+  printer.increaseIndent();
+  for (Operation &op : body.front()) {
+    printer.printNewline();
+    if (op.getNumResults() == 1)
+      printer << op.getResult(0) << " = ";
+    printer.printCustomOrGenericOp(&op);
+    // Where locations are not asked for, this would give them names all the
+    // same.
+    if (OpPrintingFlags().shouldPrintDebugInfo())
+      printer.printOptionalLocationSpecifier(op.getLoc());
+  }
+  printer.decreaseIndent();
+  printer << " }";
+}
+
+ParseResult mlir::step::parseCode(OpAsmParser &parser, Region &body) {
+  return parser.parseRegion(body);
+}
 
 /// `(%element = %buffer : <[n, m], f32>, ...)`, or, without elements,
 /// `(%buffer : <[n, m], f32>, ...)`.
@@ -104,6 +129,28 @@ parseBuffers(OpAsmParser &parser, StringRef word,
     types.push_back(type);
     if (elements)
       elements->back().type = type.getElement();
+    return success();
+  });
+}
+
+/// `scalars (%w = %scalar as f32, ...)`: scalars of the program, and the type
+/// in which the body has them.
+static ParseResult
+parseScalars(OpAsmParser &parser, SmallVectorImpl<Operand> &scalars,
+             SmallVectorImpl<Type> &types,
+             SmallVectorImpl<OpAsmParser::Argument> &arguments) {
+  if (failed(parser.parseOptionalKeyword("scalars")))
+    return success();
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, [&] {
+    OpAsmParser::Argument &argument = arguments.emplace_back();
+    if (parser.parseArgument(argument) ||
+        parser.parseOptionalLocationSpecifier(argument.sourceLoc) ||
+        parser.parseEqual() || parser.parseOperand(scalars.emplace_back()) ||
+        parser.parseKeyword("as") || parser.parseType(argument.type))
+      return failure();
+    types.push_back(isa<FloatType>(argument.type)
+                        ? parser.getBuilder().getF64Type()
+                        : argument.type);
     return success();
   });
 }
@@ -155,9 +202,9 @@ ParseResult TraverseOp::parse(OpAsmParser &parser, OperationState &result) {
   StringAttr name;
   Type over;
   Operand unless;
-  SmallVector<Operand> reads, writes;
-  SmallVector<Type> readTypes, writeTypes, results;
-  SmallVector<OpAsmParser::Argument> elements;
+  SmallVector<Operand> reads, scalars, writes;
+  SmallVector<Type> readTypes, scalarTypes, writeTypes, results;
+  SmallVector<OpAsmParser::Argument> arguments;
   if (parser.parseSymbolName(name, getSymNameAttrName(result.name),
                              result.attributes))
     return failure();
@@ -170,7 +217,8 @@ ParseResult TraverseOp::parse(OpAsmParser &parser, OperationState &result) {
       parser.parseKeyword("over") || parseShort(parser, over))
     return failure();
   result.addAttribute(getOverAttrName(result.name), TypeAttr::get(over));
-  if (parseBuffers(parser, "reads", reads, readTypes, &elements) ||
+  if (parseBuffers(parser, "reads", reads, readTypes, &arguments) ||
+      parseScalars(parser, scalars, scalarTypes, arguments) ||
       parseBuffers(parser, "writes", writes, writeTypes, nullptr))
     return failure();
   results = writeTypes;
@@ -178,16 +226,18 @@ ParseResult TraverseOp::parse(OpAsmParser &parser, OperationState &result) {
       parsePartials(parser, getDims(over), results) ||
       parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
       parser.resolveOperands(reads, readTypes, loc, result.operands) ||
+      parser.resolveOperands(scalars, scalarTypes, loc, result.operands) ||
       parser.resolveOperands(writes, writeTypes, loc, result.operands) ||
       (isLeftOut &&
        parser.resolveOperand(unless, builder.getI1Type(), result.operands)))
     return failure();
-  result.addAttribute(
-      getOperandSegmentSizesAttrName(result.name),
-      builder.getDenseI32ArrayAttr(
-          {int32_t(reads.size()), int32_t(writes.size()), int32_t(isLeftOut)}));
+  result.addAttribute(getOperandSegmentSizesAttrName(result.name),
+                      builder.getDenseI32ArrayAttr(
+                          {int32_t(reads.size()), int32_t(scalars.size()),
+                           int32_t(writes.size()), int32_t(isLeftOut)}));
   result.addTypes(results);
-  return parser.parseRegion(*result.addRegion(), elements);
+  return parser.parseRegion(*result.addRegion(), arguments,
+                            /*enableNameShadowing=*/true);
 }
 
 void TraverseOp::print(OpAsmPrinter &printer) {
@@ -213,6 +263,16 @@ void TraverseOp::print(OpAsmPrinter &printer) {
                             printer << " = ";
                             printBuffer(buffer);
                           });
+    printer << ")";
+  }
+  if (!getScalars().empty()) {
+    printer << " scalars (";
+    llvm::interleaveComma(
+        llvm::zip(getScalarArguments(), getScalars()), printer, [&](auto pair) {
+          auto [argument, scalar] = pair;
+          printer.printRegionArgument(argument, {}, /*omitType=*/true);
+          printer << " = " << scalar << " as " << argument.getType();
+        });
     printer << ")";
   }
   if (!getWrites().empty()) {
@@ -243,7 +303,7 @@ void TraverseOp::print(OpAsmPrinter &printer) {
       {getSymNameAttrName(), getOverAttrName(), getTrailingAttrName(),
        getOperandSegmentSizesAttrName()});
   printer << " ";
-  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
+  printCode(printer, *this, getBody());
 }
 
 //===----------------------------------------------------------------------===//

@@ -25,8 +25,8 @@ def Step_ValueGroup : OpDocGroup {
     a mask.
   }];
 }
-/// Functions that have no instruction. They stay operations until a body is made
-/// of vectors, and are then expanded, on every target alike.
+/// What has no instruction. It stays one operation in programs and is expanded when
+/// these are lowered, functions when bodies are made of vectors: on every target alike.
 def Step_Expanded : NativeOpTrait<"ExpandedInBodies"> {
   let cppNamespace = "::mlir::step";
 }
@@ -229,7 +229,7 @@ def Step_MinimumOp : Step_BinaryOp<"minimum", "the smaller value"> {
   let description = "IEEE 754-2019 minimum: NaN if either is NaN, and -0 < +0.";
 }
 
-def Step_LerpOp : Step_ElementwiseOp<"lerp"> {
+def Step_LerpOp : Step_ElementwiseOp<"lerp", [Step_Expanded]> {
   let summary = "linear interpolation";
   let description = [{
     From the end that is nearer: where `weight < 0.5`
@@ -239,8 +239,8 @@ def Step_LerpOp : Step_ElementwiseOp<"lerp"> {
     infinite, it is NaN, as there: a mean of what may overflow, as of squares, is two products
     and a sum.
   }];
-  let arguments = (ins Step_Value:$start, Step_Value:$end, Step_Value:$weight);
-  let results = (outs Step_Value:$result);
+  let arguments = (ins Step_Operand:$start, Step_Operand:$end, Step_Operand:$weight);
+  let results = (outs Step_Operand:$result);
   let assemblyFormat = [{
     $start `,` $end `,` $weight attr-dict `:`
     custom<ShortTypes>(type($start), type($end), type($weight))

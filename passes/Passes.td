@@ -684,6 +684,28 @@ def LowerPhasesToCUDA : Pass<"step-lower-phases-to-cuda", "::mlir::ModuleOp"> {
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
+def ExpandLerp : Pass<"step-expand-lerp", "::mlir::ModuleOp"> {
+  let summary = "expand interpolations to arithmetic";
+  let description = [{
+    `step.lerp` in a program or a function becomes the six operations of its description.
+    It goes before bodies are lowered: of a weight that is the same for all elements the
+    condition and the factor then are computed once.
+
+    ```mlir
+    %m1 = step.lerp %m, %g, %w : f32
+    // ==>
+    %near = arith.cmpf olt, %w, %half : f32
+    %from_end = arith.subf %w, %one : f32
+    %factor = arith.select %near, %w, %from_end : f32
+    %end = arith.select %near, %m, %g : f32
+    %difference = arith.subf %g, %m : f32
+    %part = arith.mulf %factor, %difference : f32
+    %m1 = arith.addf %end, %part : f32
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
 def ExpandPowi : Pass<"step-expand-powi", "::mlir::ModuleOp"> {
   let summary = "expand integer powers to multiplications";
   let description = [{

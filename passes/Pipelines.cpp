@@ -94,6 +94,7 @@ void mlir::step::buildLowerPipeline(OpPassManager &pm,
                                     const LowerOptions &options) {
   pm.addPass(createLowerScalarPhases());
   pm.addPass(createLowerRounds());
+  pm.addPass(createExpandLerp());
   LowerPhasesToCPUOptions cpu;
   cpu.prefetchLines = options.prefetchLines;
   cpu.productRows = options.productRows;
@@ -107,6 +108,7 @@ void mlir::step::buildLowerPipeline(OpPassManager &pm,
 void mlir::step::buildLowerToCUDAPipeline(OpPassManager &pm) {
   pm.addPass(createLowerScalarPhases());
   pm.addPass(createLowerRounds());
+  pm.addPass(createExpandLerp());
   pm.addPass(createLowerPhasesToCUDA());
   addExpansions(pm);
   pm.addNestedPass<gpu::GPUModuleOp>(createConvertToNVVM());

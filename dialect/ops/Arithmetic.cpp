@@ -259,26 +259,6 @@ ValueParts MinimumOp::getParts() {
 // step.lerp
 //===----------------------------------------------------------------------===//
 
-/// From the nearer end, so that both ends are exact: start + weight * (end -
-/// start), or end + (weight - 1) * (end - start). Of a weight that is the same
-/// for all elements the condition and the factor are computed once.
-static Value emitLerp(OpBuilder &b, Operation *op, ValueRange in, Type) {
-  Location loc = op->getLoc();
-  Value start = in[0], end = in[1], weight = in[2];
-  auto constant = [&](double value) {
-    return arith::ConstantOp::create(b, loc,
-                                     b.getFloatAttr(weight.getType(), value));
-  };
-  Value nearStart = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT,
-                                          weight, constant(0.5));
-  Value fromEnd = arith::SubFOp::create(b, loc, weight, constant(1.0));
-  Value factor = arith::SelectOp::create(b, loc, nearStart, weight, fromEnd);
-  Value nearer = arith::SelectOp::create(b, loc, nearStart, start, end);
-  Value difference = arith::SubFOp::create(b, loc, end, start);
-  Value product = arith::MulFOp::create(b, loc, factor, difference);
-  return arith::AddFOp::create(b, loc, nearer, product);
-}
-
 static double evalLerp(ArrayRef<double> x, Format compute) {
   double start = x[0], end = x[1], weight = x[2];
   double difference = evalSub({end, start}, compute);
@@ -314,5 +294,5 @@ OpFoldResult LerpOp::fold(FoldAdaptor adaptor) {
 }
 
 ValueParts LerpOp::getParts() {
-  return getNumberParts<evalLerp, boundLerp>(emitLerp);
+  return getNumberParts<evalLerp, boundLerp>(emitAs<LerpOp>);
 }

@@ -8,7 +8,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/Transforms/RegionUtils.h"
 
 using namespace mlir;
 using namespace mlir::step;
@@ -118,10 +117,17 @@ void BodyEmitter::emitFixed() {
 
 void BodyEmitter::fixScalars(Value cohort, Value tensor) {
   Words w(builder, traverse.getLoc());
-  llvm::SetVector<Value> scalars;
-  getUsedValuesDefinedAbove(traverse.getBody(), scalars);
-  for (Value scalar : scalars)
-    fixed.map(scalar, emitScalar(w, storage, scalar, cohort, tensor));
+  SmallVector<Value> loaded =
+      llvm::map_to_vector(traverse.getScalars(), [&](Value scalar) {
+        return emitScalar(w, storage, scalar, cohort, tensor);
+      });
+  for (auto [argument, value] :
+       llvm::zip(traverse.getScalarArguments(), loaded)) {
+    if (value.getType() != argument.getType())
+      value =
+          arith::TruncFOp::create(builder, w.loc, argument.getType(), value);
+    fixed.map(argument, value);
+  }
   emitFixed();
 }
 

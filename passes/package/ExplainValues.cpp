@@ -112,14 +112,10 @@ void ValueNumbers::nameArguments() {
 
 /// Scalars that are a hyper-parameter or a kept scalar have its name.
 void ValueNumbers::nameCohort(CohortScalarsOp scalars) {
-  auto yielded = scalars.getBody().front().getTerminator()->getOperands();
-  for (auto [result, value] : llvm::zip(scalars.getScalars(), yielded)) {
-    std::string name =
-        "scalar" + std::to_string(*storage.getCohortSlot(result));
-    if (auto hyper = value.getDefiningOp<HyperOp>())
-      name = hyper.getName().str();
-    else if (auto scalar = value.getDefiningOp<ScalarOp>())
-      name = scalar.getName().str();
+  for (OpResult result : scalars.getScalars()) {
+    std::string name = scalars.getScalarName(result).str();
+    if (name.empty())
+      name = "scalar" + std::to_string(*storage.getCohortSlot(result));
     ofValue[result] = getLeaf(name);
   }
 }
@@ -154,6 +150,9 @@ void ValueNumbers::visit(TraverseOp traverse) {
   for (auto [element, buffer] :
        llvm::zip(block.getArguments(), traverse.getReads()))
     ofValue[element] = ofValue.lookup(buffer);
+  for (auto [argument, scalar] :
+       llvm::zip(traverse.getScalarArguments(), traverse.getScalars()))
+    ofValue[argument] = ofValue.lookup(scalar);
   for (Operation &op : block.without_terminator())
     number(op);
   for (auto [result, value] :

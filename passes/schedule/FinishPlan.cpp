@@ -42,11 +42,15 @@ Position FinishPlan::getAvailable(Value value, Domain user) const {
       (reduction && reduction.getAcrossAttr()))
     return {analysis.getTime(value), 0};
   Position position = found->second;
-  bool sameStep =
-      analysis.getPlace(op) == user && !isa<ReductionOpInterface>(op);
+  bool sameStep = getPlace(op) == user && !isa<ReductionOpInterface>(op);
   if (!sameStep)
     ++position.index;
   return position;
+}
+
+Domain FinishPlan::getPlace(Operation *op) const {
+  auto found = joined.find(op);
+  return found == joined.end() ? analysis.getPlace(op) : found->second;
 }
 
 SmallStep &FinishPlan::getStep(Position position, Domain domain) {
@@ -58,16 +62,17 @@ SmallStep &FinishPlan::getStep(Position position, Domain domain) {
 }
 
 void FinishPlan::placeOps() {
+  SmallVector<Operation *> placed;
   for (Operation &op : rule.getBody().front().without_terminator()) {
     // What is carried is there from the beginning.
     if (op.getNumResults() == 0 || isa<CarriedOp>(op) ||
         !isOfFinish(analysis.getPlace(&op)))
       continue;
+    placed.push_back(&op);
     Domain domain = analysis.getPlace(&op);
     // All that it needs is there, or is of the same step.
     if (traversals.isOfRowBlock(&op)) {
       positions[&op] = {analysis.getTime(op.getResult(0)), kRowBlock};
-      getStep(positions[&op], domain).ops.push_back(&op);
       continue;
     }
     auto reduction = dyn_cast<ReductionOpInterface>(op);
@@ -81,8 +86,92 @@ void FinishPlan::placeOps() {
     if (reduction && reduction.getUnless())
       position =
           std::max(position, getAvailable(reduction.getUnless(), domain));
-    position = positions[&op] = behindTrain(position);
-    getStep(position, domain).ops.push_back(&op);
+    positions[&op] = behindTrain(position);
+  }
+  joinSteps(placed);
+  for (Operation *op : placed)
+    getStep(positions.lookup(op), getPlace(op)).ops.push_back(op);
+}
+
+/// Calls `check` with what a step's operations are used by in the finish, but
+/// for themselves, until it says false; null where it is outside of the finish.
+bool FinishPlan::checkUsers(
+    ArrayRef<Operation *> ops, const StepKey &step,
+    function_ref<bool(Operation *, const StepKey *)> check) const {
+  for (Operation *op : ops)
+    for (Operation *user : op->getUsers()) {
+      auto found = positions.find(user);
+      if (found == positions.end()) {
+        if (!check(op, nullptr))
+          return false;
+        continue;
+      }
+      StepKey other{found->second, getPlace(user)};
+      if (other != step && !check(op, &other))
+        return false;
+    }
+  return true;
+}
+
+/// Whether nobody needs before `later` what is done in the step.
+bool FinishPlan::canWait(ArrayRef<Operation *> ops, const StepKey &step,
+                         const StepKey &later) const {
+  return checkUsers(ops, step, [&](Operation *op, const StepKey *user) {
+    bool isThere = user && *user == later && !isa<ReductionOpInterface>(op);
+    return !user || isThere || later.first < user->first;
+  });
+}
+
+/// The step of vectors of one dim more, along which they lie, that alone uses
+/// what is done in the step: what is computed once there for each of them.
+std::optional<FinishPlan::StepKey>
+FinishPlan::findOnlyUser(ArrayRef<Operation *> ops, const StepKey &step) const {
+  std::optional<StepKey> only;
+  bool isOnly = checkUsers(ops, step, [&](Operation *op, const StepKey *user) {
+    if (!user || isa<ReductionOpInterface>(op) || (only && *only != *user))
+      return false;
+    only = *user;
+    return true;
+  });
+  if (!isOnly || !only || step.second.kind != Domain::Vector ||
+      only->second.kind != Domain::Vector ||
+      !(only->first.time == step.first.time) || only->first.index == kRowBlock)
+    return std::nullopt;
+  DimSet own = step.second.dims, theirs = only->second.dims;
+  bool isOfLane = theirs.contains(own) && !theirs.empty() &&
+                  theirs - own == DimSet::of(*theirs.getInnermost());
+  return isOfLane ? only : std::nullopt;
+}
+
+/// Each step is a pass over vectors, so what nobody needs before the next step
+/// in the same domain waits for it, and what is used in one other step is done
+/// there. From the last step to the first, so that what is needed late is
+/// itself there late.
+void FinishPlan::joinSteps(ArrayRef<Operation *> placed) {
+  std::map<StepKey, SmallVector<Operation *>> steps;
+  for (Operation *op : placed)
+    steps[{positions.lookup(op), getPlace(op)}].push_back(op);
+  std::map<Domain, Position> next;
+  for (auto &[step, ops] : llvm::reverse(steps)) {
+    auto [position, domain] = step;
+    if (!isSmall(domain) || position.index == kRowBlock)
+      continue;
+    auto later = next.find(domain);
+    std::optional<StepKey> other;
+    if (later != next.end() && later->second.time == position.time &&
+        canWait(ops, step, {later->second, domain}))
+      other = {later->second, domain};
+    else
+      other = findOnlyUser(ops, step);
+    if (!other) {
+      next[domain] = position;
+      continue;
+    }
+    for (Operation *op : ops) {
+      positions[op] = other->first;
+      if (other->second != domain)
+        joined.try_emplace(op, other->second);
+    }
   }
 }
 
@@ -104,7 +193,7 @@ Position FinishPlan::findStorePosition(unsigned argument) {
     if (found == positions.end())
       continue;
     Position use = found->second;
-    if (analysis.getPlace(user) != domain)
+    if (getPlace(user) != domain)
       ++use.index;
     position = std::max(position, use);
   }
@@ -175,7 +264,7 @@ void FinishPlan::keep(Value value) {
 bool FinishPlan::isOfStep(Operation *op, const SmallStep &step) const {
   auto found = positions.find(op);
   return op && found != positions.end() && found->second == step.position &&
-         analysis.getPlace(op) == step.domain && !isa<ReductionOpInterface>(op);
+         getPlace(op) == step.domain && !isa<ReductionOpInterface>(op);
 }
 
 void FinishPlan::findKept() {

@@ -49,7 +49,8 @@ struct SmallStep {
 ///
 /// Vectors that another step or a traversal needs get memory. They are small
 /// beside the tensor. A step uses nothing of a step behind it; an old state is
-/// written when nobody needs it any more. Of
+/// written when nobody needs it any more. What nobody needs before the next
+/// step of its vectors waits for it (joinSteps). Of
 ///
 ///   %r  = step.mean %gg over [m] : [n, m]              reduced in 0.0
 ///   %r1 = step.lerp %state, %r, %w : [n, 1], [n, 1], f64
@@ -58,6 +59,16 @@ struct SmallStep {
 ///
 ///   before 0.1, 0: %r1, %s; writes state
 ///   before 0.1, 1: %f                                  %s is whole then
+///
+/// and of
+///
+///   %s  = step.mean %r over [n] : [n, 1]
+///   %c1 = step.add %state, %c : [1, m]
+///   %k  = step.sqrt %s : [1, 1]
+///   %d  = step.div %k, %c1 : [1, 1], [1, m]
+///
+///   before 0.1, 0: %s
+///   before 0.1, 2: %c1, %k, %d; writes state           %k once for each row
 class FinishPlan {
 public:
   FinishPlan(RuleOp rule, RuleAnalysis &analysis, const TraversalPlan &plan)
@@ -79,6 +90,15 @@ public:
 
 private:
   void placeOps();
+  void joinSteps(ArrayRef<Operation *> placed);
+  using StepKey = std::pair<Position, Domain>;
+  bool checkUsers(ArrayRef<Operation *> ops, const StepKey &step,
+                  function_ref<bool(Operation *, const StepKey *)> check) const;
+  bool canWait(ArrayRef<Operation *> ops, const StepKey &step,
+               const StepKey &later) const;
+  std::optional<StepKey> findOnlyUser(ArrayRef<Operation *> ops,
+                                      const StepKey &step) const;
+  Domain getPlace(Operation *op) const;
   void placeStores();
   void placeCarried();
   void findAskedFor();
@@ -93,9 +113,11 @@ private:
   RuleAnalysis &analysis;
   const TraversalPlan &traversals;
   DenseMap<Operation *, Position> positions;
+  /// What is done in a step of more dims than its own.
+  DenseMap<Operation *, Domain> joined;
   std::vector<SmallStep> steps;
   /// While steps are made, in which place each is.
-  std::map<std::pair<Position, Domain>, size_t> stepNumbers;
+  std::map<StepKey, size_t> stepNumbers;
   llvm::SetVector<Value> temps, scalars;
 };
 

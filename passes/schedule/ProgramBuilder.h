@@ -100,8 +100,8 @@ private:
   void buildTensorScalars(const SmallStep &step);
   void buildContributions(int64_t segment);
   Value getOwn(Value value);
-  void useScalars(ArrayRef<Operation *> ops, ValueRange values,
-                  IRMapping &mapping);
+  void useScalars(ArrayRef<Operation *> ops, ValueRange stored,
+                  TraverseOp traverse, IRMapping &mapping);
 
   std::string makeName(const Twine &suffix) {
     return (rule.getSymName() + suffix).str();

@@ -121,20 +121,18 @@ Value ProgramBuilder::getOwn(Value value) {
   return own;
 }
 
-/// Maps the scalars that operations of a traversal, or what it stores, use: an
-/// f64 is rounded to the compute type where it meets elements.
+/// Gives the traversal the scalars that its operations, or what it stores, use.
 void ProgramBuilder::useScalars(ArrayRef<Operation *> ops, ValueRange stored,
-                                IRMapping &mapping) {
+                                TraverseOp traverse, IRMapping &mapping) {
   auto use = [&](Value value) {
     Domain domain = analysis.getDomain(value);
     if ((domain != Domain::Cohort && domain != Domain::Tensor) ||
         mapping.contains(value))
       return;
     Value scalar = values.lookup(value);
-    if (scalar.getType().isF64() && !compute.isF64())
-      scalar =
-          arith::TruncFOp::create(builder, value.getLoc(), compute, scalar);
-    mapping.map(value, scalar);
+    Type type = scalar.getType().isF64() ? compute : scalar.getType();
+    traverse.getScalarsMutable().append(scalar);
+    mapping.map(value, traverse.getBody().addArgument(type, value.getLoc()));
   };
   for (Operation *op : ops)
     llvm::for_each(op->getOperands(), use);

@@ -66,7 +66,7 @@ void ProgramBuilder::fillBody(TraverseOp traverse, const Body &body) {
   SmallVector<Value> stored;
   for (unsigned argument : body.stores)
     stored.push_back(analysis.getStoredValue(argument));
-  useScalars(body.ops, stored, mapping);
+  useScalars(body.ops, stored, traverse, mapping);
   for (Operation *op : body.ops)
     mapping.map(op->getResult(0),
                 emitScalarCode(builder, op, mapping, compute));
@@ -102,9 +102,9 @@ ProgramBuilder::buildTraverse(StringRef name, Type over, const Body &body) {
     types.append(reduction.getInputs().size(),
                  PartialType::get(builder.getContext(), getCombiner(reduction),
                                   getDims(over), getKept(reduction)));
-  auto traverse =
-      TraverseOp::create(builder, rule.getLoc(), types, name, over, reads,
-                         writes, body.unless, body.isTrailing);
+  auto traverse = TraverseOp::create(
+      builder, rule.getLoc(), types, name, over, reads,
+      /*scalars=*/ValueRange(), writes, body.unless, body.isTrailing);
   fillBody(traverse, body);
   ResultRange results = traverse.getResults();
   unsigned next = 0;
@@ -207,7 +207,8 @@ void ProgramBuilder::buildVectors(const SmallStep &step) {
       body.reductions.push_back(reduction);
     else
       body.ops.push_back(op);
-    over = (reduction ? reduction.getInput() : op->getResult(0)).getType();
+    if (analysis.getPlace(op) == step.domain)
+      over = (reduction ? reduction.getInput() : op->getResult(0)).getType();
     llvm::for_each(op->getOperands(), use);
   }
   for (unsigned argument : step.stores) {

@@ -87,7 +87,7 @@ step.optimizer @opt {
       step.yield
     }
     // expected-error @+1 {{'step.traverse' op has an empty traversal name}}
-    "step.traverse"() <{sym_name = "", over = !step.tensor<*>, operandSegmentSizes = array<i32: 0, 0, 0>}> ({
+    "step.traverse"() <{sym_name = "", over = !step.tensor<*>, operandSegmentSizes = array<i32: 0, 0, 0, 0>}> ({
       step.yield
     }) : () -> ()
   }
@@ -214,7 +214,7 @@ step.optimizer @opt {
       step.yield
     }
     // expected-error @+1 {{'step.traverse' op gives '!step.partial<sum, [n, 1] to []>' over '!step.tensor<n, m>'}}
-    %sum = "step.traverse"(%p) <{sym_name = "k", over = !step.tensor<n, m>, operandSegmentSizes = array<i32: 1, 0, 0>}> ({
+    %sum = "step.traverse"(%p) <{sym_name = "k", over = !step.tensor<n, m>, operandSegmentSizes = array<i32: 1, 0, 0, 0>}> ({
     ^bb0(%e: f32):
       step.yield %e : f32
     }) : (!step.buffer<[n, m], f32>) -> !step.partial<sum, [n, 1] to []>
@@ -229,7 +229,7 @@ step.optimizer @opt {
       step.yield
     }
     // expected-error @+1 {{'step.traverse' op gives 0 results for 1 written buffers}}
-    "step.traverse"(%p) <{sym_name = "k", over = !step.tensor<*>, operandSegmentSizes = array<i32: 0, 1, 0>}> ({
+    "step.traverse"(%p) <{sym_name = "k", over = !step.tensor<*>, operandSegmentSizes = array<i32: 0, 0, 1, 0>}> ({
       step.yield
     }) : (!step.buffer<[*], f32>) -> ()
   }
@@ -242,11 +242,44 @@ step.optimizer @opt {
     step.cohort_scalars @scalars {
       step.yield
     }
-    // expected-error @+1 {{'step.traverse' op takes 'f32'; the buffers give 'bf16'}}
-    "step.traverse"(%p) <{sym_name = "k", over = !step.tensor<*>, operandSegmentSizes = array<i32: 1, 0, 0>}> ({
+    // expected-error @+1 {{'step.traverse' op takes 'f32'; buffers and scalars give 'bf16'}}
+    "step.traverse"(%p) <{sym_name = "k", over = !step.tensor<*>, operandSegmentSizes = array<i32: 1, 0, 0, 0>}> ({
     ^bb0(%e: f32):
       step.yield
     }) : (!step.buffer<[*], bf16>) -> ()
+  }
+}
+
+// -----
+
+// A scalar is there in the compute type.
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as bf16, %t: count) variant <"any", {}, f32> {
+    %s:2 = step.cohort_scalars @scalars {
+      %x = arith.constant 1.0 : f64
+      step.yield %x, %t : f64, i64
+    } : f64, i64
+    // expected-error @+1 {{'step.traverse' op takes 'bf16', 'f64', 'i64'; buffers and scalars give 'bf16', 'f32', 'i64'}}
+    step.traverse @k over [*] reads (%e = %p : <[*], bf16>) scalars (%w = %s#0 as f64, %n = %s#1 as i64) {
+      step.yield
+    }
+  }
+}
+
+// -----
+
+// Nothing of the outside is seen but by an argument.
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    %s = step.cohort_scalars @scalars {
+      %x = arith.constant 1.0 : f64
+      step.yield %x : f64
+    } : f64
+    %p1 = step.traverse @k over [*] writes (%p : <[*], f32>) {
+      // expected-error @+1 {{use of undeclared SSA value name}}
+      %w = arith.truncf %s : f64 to f32
+      step.yield %w : f32
+    }
   }
 }
 

@@ -14,8 +14,7 @@ step.optimizer @sgd {
       variant <"any", {maximize = false}, f32, <{m = ["tp"]}>> {
     // Scalars print under the names of what they are.
     // CHECK-NEXT: %[[S:lr.*]]:3 = step.cohort_scalars @scalars {
-    // CHECK-NEXT:   step.yield %lr, %fresh, %count : f64, i1, i64
-    // CHECK-NEXT: } : f64, i1, i64
+    // CHECK-NEXT:   step.yield %lr, %fresh, %count : f64, i1, i64 } : f64, i1, i64
     %rate, %new, %number = step.cohort_scalars @scalars {
       step.yield %lr, %f, %t : f64, i1, i64
     } : f64, i1, i64
@@ -46,17 +45,24 @@ step.optimizer @sgd {
     %all = step.exchange round 0 (%share over ["m"] : !step.share<amax, [n, m] to [n, 1]>)
     // CHECK-NEXT: step.receive %[[ALL]] : !step.share<amax, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
     %rows = step.receive %all : !step.share<amax, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
-    // A vector that is made, and a state that is written.
+    // A vector that is made, and a state that is written. Scalars are of the compute type, and
+    // have the name that they have outside.
     // CHECK-NEXT: %{{.*}}:2 = step.traverse @vector over [n, 1] reads (%{{.*}} = %{{.*}} : <[n, 1], f32>, %{{.*}} = %m : <[n, 1], f64>)
+    // CHECK-SAME: scalars (%[[W:lr[_0-9]*]] = %[[S]]#0 as f32, %[[NEW:scalar]] = %[[S]]#1 as i1)
     // CHECK-SAME: writes (%m : <[n, 1], f64>) makes (f32) {
+    // CHECK-NEXT: %[[L:.*]] = step.lerp %[[R:.*]], %[[R]], %[[W]] : f32
+    // CHECK-NEXT: %[[X:.*]] = arith.select %[[NEW]], %[[R]], %[[L]] : f32
+    // CHECK-NEXT: step.yield %{{.*}}, %[[X]] : f64, f32 }
     %m1, %scale = step.traverse @vector over [n, 1] reads (%r = %rows : <[n, 1], f32>, %old = %m : <[n, 1], f64>)
-        writes (%m : <[n, 1], f64>) makes (f32) {
-      step.yield %old, %r : f64, f32
+        scalars (%w = %rate as f32, %is_new = %new as i1) writes (%m : <[n, 1], f64>) makes (f32) {
+      %l = step.lerp %r, %r, %w : f32
+      %x = arith.select %is_new, %r, %l : f32
+      step.yield %old, %x : f64, f32
     }
     // CHECK: step.exchange round 1{{$}}
     step.exchange round 1
     // CHECK-NEXT: step.traverse @update trailing over [n, m]
-    // CHECK-NEXT:   step.yield{{$}}
+    // CHECK-NEXT:   step.yield }{{$}}
     step.traverse @update trailing over [n, m] {
       step.yield
     }

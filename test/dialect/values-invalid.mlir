@@ -41,7 +41,7 @@ step.optimizer @operands {
 step.optimizer @operands {
   step.rule @any(%p: param[*], %g: grad[*]) {
     %0 = step.compare lt, %p, %g : [*]
-    // expected-error @+1 {{'step.lerp' op operand #2 must be a tensor or an f64 scalar, but got '!step.mask<*>'}}
+    // expected-error @+1 {{'step.lerp' op operand #2 must be a tensor or a scalar, but got '!step.mask<*>'}}
     %1 = step.lerp %p, %g, %0 : [*], [*], mask[*]
     step.return %1
   }

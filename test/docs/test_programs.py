@@ -28,3 +28,4 @@ def test_the_program_is_real():
         check=True, capture_output=True, text=True,
     ).stdout  # fmt: skip
     assert shown == get_program("adafactor_matrix_0", printed)
+    assert len(shown.splitlines()) <= 60

@@ -153,12 +153,12 @@ step.optimizer @rounds {
 // CHECK-LABEL: step.optimizer @extents
 step.optimizer @extents {
   // CHECK: step.cohort_scalars @extents_any_0_scalars {
-  // CHECK-NEXT: step.yield{{$}}
+  // CHECK-NEXT: step.yield }{{$}}
   // CHECK: %[[N:.*]] = step.extent n
   // CHECK-NEXT: %[[M:.*]] = step.extent m
   // CHECK-NEXT: %[[RATIO:.*]] = arith.divf %[[N]], %[[M]] : f64
   // CHECK: step.traverse @extents_any_0_phase0 over [n, m]
-  // CHECK: arith.truncf %[[RATIO]] : f64 to f32
+  // CHECK-SAME: scalars (%{{.*}} = %[[RATIO]] as f32)
   step.rule @extents_any_0(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"any", {}, f32> {
     %n = step.extent n
     %m = step.extent m

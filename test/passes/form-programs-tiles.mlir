@@ -18,9 +18,9 @@ step.optimizer @lamb {
   // CHECK: %[[RATE:.*]] = arith.mulf %[[RATIO]], %[[LR]] : f64
   // CHECK: step.traverse @lamb_any_0_phase1 over [*]
   // CHECK-SAME: reads (%{{.*}} = %param : <[*], f32>, %[[M:.*]] = %[[FIRST]]#0 : <[*], bf16>)
-  // CHECK-SAME: writes (%param : <[*], f32>) {
-  // CHECK: arith.extf %[[M]] : bf16 to f32
-  // CHECK: arith.truncf %[[RATE]] : f64 to f32
+  // CHECK-SAME: scalars (%[[S:.*]] = %[[RATE]] as f32) writes (%param : <[*], f32>) {
+  // CHECK: %[[U:.*]] = arith.extf %[[M]] : bf16 to f32
+  // CHECK: arith.mulf %[[U]], %[[S]] : f32
   step.rule @lamb_any_0(%p: param[*] as f32, %g: grad[*] as f32, %m: state "m"[*] as bf16) variant <"any", {}, f32> {
     %m0 = step.add %m, %g : [*]
     %m1 = step.round %m0 to bf16 : [*]
@@ -46,7 +46,7 @@ step.optimizer @late {
   // CHECK: step.traverse @late_any_0_phase0
   // CHECK-SAME: = %m : <[*], f32>) partials
   // CHECK: step.traverse @late_any_0_phase1
-  // CHECK-SAME: = %m : <[*], f32>) writes (%param : <[*], f32>, %m : <[*], f32>)
+  // CHECK-SAME: = %m : <[*], f32>) scalars ({{.*}}) writes (%param : <[*], f32>, %m : <[*], f32>)
   step.rule @late_any_0(%p: param[*] as f32, %g: grad[*] as f32, %m: state "m"[*] as f32) variant <"any", {}, f32> {
     %m1 = step.add %m, %g : [*]
     %s = step.sum %m1 : [*]

@@ -1,7 +1,7 @@
 // RUN: stepc-opt --step-form-programs --cse --canonicalize --split-input-file --verify-diagnostics %s | FileCheck %s
 
-// Scalars are computed once for each row, in f64; where a tensor meets them, they
-// are rounded to the compute type. Storage conversions stand where elements
+// Scalars are computed once for each row, in f64; a traversal is given them in the
+// compute type. Storage conversions stand where elements
 // are read and written.
 
 // CHECK-LABEL: step.optimizer @opt
@@ -18,24 +18,16 @@ step.optimizer @opt {
   // CHECK: %[[S:.*]]:3 = step.cohort_scalars @opt_any_0_scalars {
   // CHECK-NEXT: %[[POW:.*]] = step.powi %[[BETA]], %[[T]]
   // CHECK-NEXT: %[[ALPHA:.*]] = arith.divf %[[LR]], %[[POW]] : f64
-  // CHECK-NEXT: step.yield %[[BETA]], %[[FRESH]], %[[ALPHA]] : f64, i1, f64
-  // CHECK-NEXT: } : f64, i1, f64
+  // CHECK-NEXT: step.yield %[[BETA]], %[[FRESH]], %[[ALPHA]] : f64, i1, f64 } : f64, i1, f64
 
   // The state that stays as it is is neither read nor written.
   // CHECK-NEXT: step.traverse @opt_any_0_phase0 over [*]
   // CHECK-SAME: reads (%[[P:.*]] = %[[PS]] : <[*], bf16>, %[[G:.*]] = %[[GS]] : <[*], f32>, %[[M:.*]] = %[[MS]] : <[*], f32>)
+  // CHECK-SAME: scalars (%[[B:.*]] = %[[S]]#0 as f32, %[[NEW:.*]] = %[[S]]#1 as i1, %[[A:.*]] = %[[S]]#2 as f32)
   // CHECK-SAME: writes (%[[PS]] : <[*], bf16>, %[[MS]] : <[*], f32>) {
-  // CHECK-DAG: %[[B:.*]] = arith.truncf %[[S]]#0 : f64 to f32
-  // CHECK-DAG: %[[A:.*]] = arith.truncf %[[S]]#2 : f64 to f32
-  // CHECK-DAG: %[[PX:.*]] = arith.extf %[[P]] : bf16 to f32
-  // CHECK-DAG: %[[NEAR:.*]] = arith.cmpf olt, %[[B]], %{{.*}} : f32
-  // CHECK-DAG: %[[FROM_END:.*]] = arith.subf %[[B]], %{{.*}} : f32
-  // CHECK: %[[FACTOR:.*]] = arith.select %[[NEAR]], %[[B]], %[[FROM_END]] : f32
-  // CHECK: %[[END:.*]] = arith.select %[[NEAR]], %[[M]], %[[G]] : f32
-  // CHECK: %[[D:.*]] = arith.subf %[[G]], %[[M]] : f32
-  // CHECK: %[[W:.*]] = arith.mulf %[[FACTOR]], %[[D]] : f32
-  // CHECK: %[[L:.*]] = arith.addf %[[END]], %[[W]] : f32
-  // CHECK: %[[M1:.*]] = arith.select %[[S]]#1, %[[G]], %[[L]] : f32
+  // CHECK-NEXT: %[[PX:.*]] = arith.extf %[[P]] : bf16 to f32
+  // CHECK-NEXT: %[[L:.*]] = step.lerp %[[M]], %[[G]], %[[B]] : f32
+  // CHECK-NEXT: %[[M1:.*]] = arith.select %[[NEW]], %[[G]], %[[L]] : f32
   // CHECK: %[[HALF:.*]] = arith.mulf %[[M1]], %[[A]] : f32
   // CHECK: %[[P1:.*]] = arith.subf %[[PX]], %[[HALF]] : f32
   // CHECK: %[[R:.*]] = arith.truncf %[[P1]] : f32 to bf16
@@ -61,7 +53,7 @@ step.optimizer @opt {
 // CHECK-LABEL: step.optimizer @ops
 step.optimizer @ops {
   // CHECK: step.cohort_scalars @ops_any_0_scalars {
-  // CHECK-NEXT: step.yield{{$}}
+  // CHECK-NEXT: step.yield }{{$}}
   // CHECK: step.traverse @ops_any_0_phase0 over [*]
   // CHECK-DAG: %[[TENTH:.*]] = arith.constant 1.000000e-01 : f32
   // CHECK-DAG: %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32

@@ -76,8 +76,7 @@ step.optimizer @opt {
     %rate = step.cohort_scalars @scalars {
       step.yield %lr : f64
     } : f64
-    %new = step.traverse @phase0 over [*] reads (%x = %p : <[*], bf16>, %y = %g : <[*], f32>) writes (%p : <[*], bf16>) {
-      %lr_value = arith.truncf %rate : f64 to f32
+    %new = step.traverse @phase0 over [*] reads (%x = %p : <[*], bf16>, %y = %g : <[*], f32>) scalars (%lr_value = %rate as f32) writes (%p : <[*], bf16>) {
       %0 = arith.extf %x : bf16 to f32
       %1 = arith.mulf %y, %lr_value : f32
       %2 = arith.subf %0, %1 : f32
@@ -92,8 +91,7 @@ step.optimizer @constant {
       %one = arith.constant 1.0 : f64
       step.yield %one : f64
     } : f64
-    %new = step.traverse @constant0 over [*] writes (%p : <[*], bf16>) {
-      %x = arith.truncf %scalar : f64 to f32
+    %new = step.traverse @constant0 over [*] scalars (%x = %scalar as f32) writes (%p : <[*], bf16>) {
       %r = arith.truncf %x : f32 to bf16
       step.yield %r : bf16
     }

@@ -73,8 +73,7 @@ step.optimizer @opt {
     %rate = step.cohort_scalars @scalars {
       step.yield %lr : f64
     } : f64
-    %new:2 = step.traverse @phase0 over [*] reads (%x = %p : <[*], bf16>, %y = %g : <[*], f32>, %z = %m : <[*], f32>) writes (%p : <[*], bf16>, %m : <[*], f32>) {
-      %lr_value = arith.truncf %rate : f64 to f32
+    %new:2 = step.traverse @phase0 over [*] reads (%x = %p : <[*], bf16>, %y = %g : <[*], f32>, %z = %m : <[*], f32>) scalars (%lr_value = %rate as f32) writes (%p : <[*], bf16>, %m : <[*], f32>) {
       %0 = arith.extf %x : bf16 to f32
       %1 = arith.addf %z, %y : f32
       %2 = arith.mulf %1, %lr_value : f32

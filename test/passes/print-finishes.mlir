@@ -23,6 +23,18 @@
 // CHECK-NEXT: before 0.2, 1: %9
 // CHECK-NEXT: before 0.2, 2: %10
 // CHECK-NEXT: in memory: %6, %10, %1, %2, %3, %4, %7, %8, %9
+// Columns wait for what is needed of the rows, and the root of one number is taken where it is used. What
+// a number of the tensor needs does not wait: the sum of the columns.
+// CHECK-LABEL: opt_waits_4
+// CHECK-NEXT: before 0.1, 0: %4; writes rows
+// CHECK-NEXT: before 0.1, 2: %5, %6, %7; writes columns
+// CHECK-NEXT: before 0.2, 0: %11
+// CHECK-NEXT: in memory: %2, %3, %4, %7
+// CHECK-LABEL: opt_needed_5
+// CHECK-NEXT: before 0.1, 0: %3, %4; writes columns
+// CHECK-NEXT: before 0.1, 1: %5
+// CHECK-NEXT: before 0.1, 2: %6
+// CHECK-NEXT: in memory: %2, %6, %3
 step.optimizer @opt {
   %lr = step.hyper "lr" = 0.1
   %norm2 = step.statistic "norm2" sum over model
@@ -76,5 +88,34 @@ step.optimizer @opt {
     %w = step.matmul %d, %vv : [n, m], [m, m]
     %p1 = step.sub %p, %w : [n, m]
     step.return %p1, %l1 : [n, m], [n, n]
+  }
+  step.rule @opt_waits_4(%p: param[n, m] as f32, %g: grad[n, m] as f32, %rows: state "rows"[n, 1] as f32,
+                         %columns: state "columns"[1, m] as f32) variant <"waits", {}, f32> {
+    %gg = step.mul %g, %g : [n, m]
+    %r = step.mean %gg over [m] : [n, m]
+    %c = step.mean %gg over [n] : [n, m]
+    %s = step.mean %r over [n] : [n, 1]
+    %c1 = step.add %columns, %c : [1, m]
+    %k = step.sqrt %s : [1, 1]
+    %d = step.div %k, %c1 : [1, 1], [1, m]
+    %u = step.mul %g, %d : [n, m], [1, m]
+    %uu = step.mul %u, %u : [n, m]
+    %size = step.sum %uu : [n, m]
+    %root = step.sqrt %size : f64
+    %v = step.mul %u, %root : [n, m], f64
+    %p1 = step.sub %p, %v : [n, m]
+    step.return %p1, %r, %c1 : [n, m], [n, 1], [1, m]
+  }
+  step.rule @opt_needed_5(%p: param[n, m] as f32, %g: grad[n, m] as f32,
+                          %columns: state "columns"[1, m] as f32) variant <"needed", {}, f32> {
+    %gg = step.mul %g, %g : [n, m]
+    %c = step.mean %gg over [n] : [n, m]
+    %c1 = step.add %columns, %c : [1, m]
+    %all = step.sum %c1 : [1, m]
+    %root = step.sqrt %all : f64
+    %d = step.mul %c1, %root : [1, m], f64
+    %u = step.mul %g, %d : [n, m], [1, m]
+    %p1 = step.sub %p, %u : [n, m]
+    step.return %p1, %c1 : [n, m], [1, m]
   }
 }

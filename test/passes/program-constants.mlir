@@ -31,8 +31,7 @@ step.optimizer @opt {
     %two = arith.constant 2.0 : f64
     %three = arith.addf %one, %two : f64
     %y = arith.mulf %x, %three : f64
-    %p1 = step.traverse @w over [*] writes (%p : <[*], f32>) {
-      %z = arith.truncf %y : f64 to f32
+    %p1 = step.traverse @w over [*] scalars (%z = %y as f32) writes (%p : <[*], f32>) {
       step.yield %z : f32
     }
   }

@@ -40,7 +40,7 @@ DIRECTIVES = [
     (r"custom<OneShortType>\(type\(\$\w+\), ref\(\$\w+\)\)", "type"),
     (r"custom<DimName>\((\$\w+)\)", r"\1"),
     (r"custom<Names>\((\$\w+)\)", r"\1"),
-    (r"custom<(?:Body|Plain\w+)>\((\$\w+)\)", r"\1"),
+    (r"custom<(?:Body|Code|Plain\w+)>\((\$\w+)\)", r"\1"),
     (
         r"custom<OptionValue>\([^`]*?\)\)",
         "(`true` | `false` | $default_integer | $hyper $predicate $threshold)",
