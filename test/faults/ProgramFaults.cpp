@@ -164,19 +164,18 @@ static bool useReciprocal(ModuleOp module) {
 static bool useAnotherScalar(ModuleOp module) {
   return seedFirstOfEach<ProgramOp, TraverseOp>(
       module, [](TraverseOp traverse) {
-        auto program = cast<ProgramOp>(traverse->getParentOp());
-        for (CohortScalarsOp scalars : getAll<CohortScalarsOp>(program)) {
-          for (int64_t k = 0;
-               traverse.isKernel() && k + 1 < int64_t(scalars->getNumResults());
-               ++k)
-            for (OpOperand &use : scalars->getResult(k).getUses()) {
-              Value next = scalars->getResult(k + 1);
-              if (!traverse->isProperAncestor(use.getOwner()) ||
-                  next.getType() != use.get().getType())
-                continue;
-              use.set(next);
-              return true;
-            }
+        if (!traverse.isKernel())
+          return false;
+        for (OpOperand &use : traverse.getScalarsMutable()) {
+          auto scalars = use.get().getDefiningOp<CohortScalarsOp>();
+          if (!scalars)
+            continue;
+          unsigned next = cast<OpResult>(use.get()).getResultNumber() + 1;
+          if (next == scalars->getNumResults() ||
+              scalars->getResult(next).getType() != use.get().getType())
+            continue;
+          use.set(scalars->getResult(next));
+          return true;
         }
         return false;
       });
