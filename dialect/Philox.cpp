@@ -20,19 +20,19 @@ std::array<Value, 4> mlir::step::emitPhilox(const WordEmitter &w,
                                             std::array<Value, 4> counter,
                                             Value key) {
   auto [c0, c1, c2, c3] = counter;
-  Value upper = w.constant(32), lower = w.constant(0xffffffff);
-  Value k0 = key, k1 = w.shiftRight(key, upper);
-  Value factor0 = w.constant(Philox::kFactor0);
-  Value factor1 = w.constant(Philox::kFactor1);
+  Value lower = w.constantWord(0xffffffff);
+  Value k0 = key, k1 = w.shiftRight(key, 32);
+  Value factor0 = w.constantWord(Philox::kFactor0);
+  Value factor1 = w.constantWord(Philox::kFactor1);
   for (int number = 0; number < Philox::kRounds; ++number) {
     if (number) {
-      k0 = w.add(k0, w.constant(Philox::kWeyl0));
-      k1 = w.add(k1, w.constant(Philox::kWeyl1));
+      k0 = w.add(k0, w.constantWord(Philox::kWeyl0));
+      k1 = w.add(k1, w.constantWord(Philox::kWeyl1));
     }
-    Value even = w.multiply(w.both(c0, lower), factor0);
-    Value odd = w.multiply(w.both(c2, lower), factor1);
-    c0 = w.differ(w.differ(w.shiftRight(odd, upper), c1), k0);
-    c2 = w.differ(w.differ(w.shiftRight(even, upper), c3), k1);
+    Value even = w.mul(w.both(c0, lower), factor0);
+    Value odd = w.mul(w.both(c2, lower), factor1);
+    c0 = w.differ(w.differ(w.shiftRight(odd, 32), c1), k0);
+    c2 = w.differ(w.differ(w.shiftRight(even, 32), c3), k1);
     c1 = odd;
     c3 = even;
   }

@@ -20,32 +20,40 @@ class WordEmitter {
 public:
   WordEmitter(OpBuilder &builder, Location loc) : b(builder), loc(loc) {}
 
-  Value constant(int64_t value) const {
+  Value constantWord(int64_t value) const {
     return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(value));
   }
   Value add(Value x, Value y) const {
     return arith::AddIOp::create(b, loc, x, y);
   }
-  Value multiply(Value x, Value y) const {
+  Value mul(Value x, Value y) const {
     return arith::MulIOp::create(b, loc, x, y);
   }
   Value both(Value x, Value y) const {
     return arith::AndIOp::create(b, loc, x, y);
   }
+  Value either(Value x, Value y) const {
+    return arith::OrIOp::create(b, loc, x, y);
+  }
   Value differ(Value x, Value y) const {
     return arith::XOrIOp::create(b, loc, x, y);
   }
-  Value shiftLeft(Value x, Value bits) const {
-    return arith::ShLIOp::create(b, loc, x, bits);
+  Value shiftLeft(Value x, int64_t bits) const {
+    return arith::ShLIOp::create(b, loc, x, constantWord(bits));
   }
-  Value shiftRight(Value x, Value bits) const {
-    return arith::ShRUIOp::create(b, loc, x, bits);
+  Value shiftRight(Value x, int64_t bits) const {
+    return arith::ShRUIOp::create(b, loc, x, constantWord(bits));
   }
+  Value isEqual(Value x, Value y) const {
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, x, y);
+  }
+  Value isUnequal(Value x, Value y) const {
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, x, y);
+  }
+  Value isZero(Value word) const { return isEqual(word, constantWord(0)); }
   /// Whether bit `number` of the word is not set.
   Value lacksBit(Value x, int64_t number) const {
-    Value bit = both(x, constant(int64_t(1) << number));
-    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, bit,
-                                 constant(0));
+    return isZero(both(x, constantWord(int64_t(1) << number)));
   }
   Value select(Value condition, Value x, Value y) const {
     return arith::SelectOp::create(b, loc, condition, x, y);

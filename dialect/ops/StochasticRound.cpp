@@ -16,19 +16,19 @@ using namespace mlir::step;
 static Value emitHalf(OpBuilder &builder, Location loc,
                       const StochasticRound &round, StringRef name) {
   WordEmitter w(builder, loc);
-  Value block = w.shiftRight(round.position, w.constant(kHalvesBits));
+  Value block = w.shiftRight(round.position, kHalvesBits);
   auto [c0, c1, c2, c3] =
       emitPhilox(w,
-                 {block, w.shiftRight(block, w.constant(32)), round.count,
-                  w.constant(hashName(name))},
+                 {block, w.shiftRight(block, 32), round.count,
+                  w.constantWord(hashName(name))},
                  round.seed);
   Value isFirst = w.lacksBit(round.position, 2);
   Value isEven = w.lacksBit(round.position, 1);
   Value word =
       w.select(isFirst, w.select(isEven, c0, c1), w.select(isEven, c2, c3));
-  Value half = w.select(w.lacksBit(round.position, 0), word,
-                        w.shiftRight(word, w.constant(16)));
-  half = w.both(half, w.constant(0xffff));
+  Value half =
+      w.select(w.lacksBit(round.position, 0), word, w.shiftRight(word, 16));
+  half = w.both(half, w.constantWord(0xffff));
   return arith::TruncIOp::create(builder, loc, builder.getI32Type(), half);
 }
 

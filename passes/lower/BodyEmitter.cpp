@@ -84,11 +84,7 @@ Value mlir::step::emitScalar(const Words &w, const ProgramStorage &storage,
   Value value = w.load(w.view(row, w.b.getF64Type()), *slot);
   if (scalar.getType().isInteger(64))
     return arith::FPToSIOp::create(w.b, w.loc, w.b.getI64Type(), value);
-  if (!scalar.getType().isInteger(1))
-    return value;
-  Value zero = arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
-  return arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::UNE, value,
-                               zero);
+  return scalar.getType().isInteger(1) ? w.isTrue(value) : value;
 }
 
 Value mlir::step::emitSlot(const Words &w, Value scalar) {
@@ -122,12 +118,8 @@ void BodyEmitter::fixScalars(Value cohort, Value tensor) {
         return emitScalar(w, storage, scalar, cohort, tensor);
       });
   for (auto [argument, value] :
-       llvm::zip(traverse.getScalarArguments(), loaded)) {
-    if (value.getType() != argument.getType())
-      value =
-          arith::TruncFOp::create(builder, w.loc, argument.getType(), value);
-    fixed.map(argument, value);
-  }
+       llvm::zip(traverse.getScalarArguments(), loaded))
+    fixed.map(argument, w.narrow(value, argument.getType()));
   emitFixed();
 }
 

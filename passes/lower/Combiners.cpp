@@ -16,12 +16,11 @@ Value mlir::step::emitNeutral(const Words &w, Combiner combiner,
   double neutral = combiner == Combiner::Sum
                        ? 0.0
                        : -std::numeric_limits<double>::infinity();
-  FloatAttr value = w.b.getF64FloatAttr(neutral);
   if (!lanes)
-    return arith::ConstantOp::create(w.b, w.loc, value);
+    return w.number(neutral);
   auto type = VectorType::get({lanes}, w.b.getF64Type());
   return arith::ConstantOp::create(w.b, w.loc,
-                                   DenseElementsAttr::get(type, value));
+                                   DenseElementsAttr::get(type, neutral));
 }
 
 Value mlir::step::emitCombined(const Words &w, Combiner combiner, Value x,
@@ -43,15 +42,13 @@ Value mlir::step::emitWidened(const Words &w, Value value) {
 /// inverted. Its own inverse.
 static Value emitOrdered(const Words &w, Value bits) {
   Value sign = arith::ShRSIOp::create(w.b, w.loc, bits, w.constantWord(63));
-  Value mask =
-      arith::AndIOp::create(w.b, w.loc, sign, w.constantWord(INT64_MAX));
-  return arith::XOrIOp::create(w.b, w.loc, bits, mask);
+  return w.differ(bits, w.both(sign, w.constantWord(INT64_MAX)));
 }
 
 Value mlir::step::emitSent(const Words &w, Combiner combiner, Value value) {
   if (combiner != Combiner::Amax)
     return value;
-  Value bits = arith::BitcastOp::create(w.b, w.loc, w.b.getI64Type(), value);
+  Value bits = w.toBits(value);
   Value isNaN = arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::UNO,
                                       value, value);
   return w.select(isNaN, w.constantWord(INT64_MAX), emitOrdered(w, bits));
@@ -59,11 +56,9 @@ Value mlir::step::emitSent(const Words &w, Combiner combiner, Value value) {
 
 Value mlir::step::emitReceived(const Words &w, Combiner combiner, Value address,
                                Value index) {
-  Type f64 = w.b.getF64Type();
   if (combiner != Combiner::Amax)
-    return w.load(w.view(address, f64), index);
-  Value bits = emitOrdered(w, w.load(w.words(address), index));
-  return arith::BitcastOp::create(w.b, w.loc, f64, bits);
+    return w.load(w.view(address, w.b.getF64Type()), index);
+  return w.toNumber(emitOrdered(w, w.load(w.words(address), index)));
 }
 
 Value mlir::step::emitReceived(const Words &w, Combiner combiner,

@@ -22,21 +22,18 @@ using namespace mlir::step;
 /// exponent, the result so far, and base^(2^i) at the i-th bit.
 static Value expand(OpBuilder &b, Location loc, Value base, Value exponent) {
   Words w(b, loc);
-  Value one = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(1.0));
+  Value one = w.number(1.0);
   Value zero = w.constantWord(0), bit = w.constantWord(1);
   Value negative = w.isLess(exponent, zero);
   Value magnitude = w.select(negative, w.sub(zero, exponent), exponent);
-  auto isThere = [&](Value word) -> Value {
-    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, word, zero);
-  };
+  auto isThere = [&](Value word) { return w.isUnequal(word, zero); };
   auto multiply = [&](ValueRange values) -> SmallVector<Value> {
     Value rest = values[0], result = values[1], factor = values[2];
     Value odd = isThere(w.both(rest, bit));
     Value product = arith::MulFOp::create(b, loc, result, factor);
     Value next = w.select(odd, product, result);
     Value square = arith::MulFOp::create(b, loc, factor, factor);
-    Value shifted = arith::ShRUIOp::create(b, loc, rest, bit);
-    return {shifted, next, square};
+    return {w.shiftRight(rest, 1), next, square};
   };
   Value power = w.repeatAll(
       {magnitude, one, base},

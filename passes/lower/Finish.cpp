@@ -273,11 +273,8 @@ void FinishEmitter::emitCombine(CombineOp op) {
   w.branch(
       row.getScalar(op.getUnless()),
       [&] {
-        policy.byOne([&] {
-          Value zero =
-              arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
-          storeResult(w, row, to, zero, w.constantWord(0));
-        });
+        policy.byOne(
+            [&] { storeResult(w, row, to, w.number(0.0), w.constantWord(0)); });
       },
       [&] { combine(op, to); });
 }

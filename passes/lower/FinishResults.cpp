@@ -80,8 +80,7 @@ void mlir::step::storeResult(const Words &w, const TileRow &row,
   auto buffer = dyn_cast<BufferType>(to.result.getType());
   if (!buffer)
     return row.storeSlot(*row.storage.getTensorSlot(to.result), sum);
-  if (!buffer.getElement().isF64())
-    sum = arith::TruncFOp::create(w.b, w.loc, buffer.getElement(), sum);
+  sum = w.narrow(sum, buffer.getElement());
   w.store(sum, w.view(row.getAddress(to.result), sum.getType()),
           w.toIndex(index));
 }

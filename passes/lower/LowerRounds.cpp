@@ -70,20 +70,15 @@ void RoundEmitter::mapInputs(ValueRange arguments) {
     else if (auto option = dyn_cast<OptionOp>(op)) {
       Value word = w.load(options, nextOption++);
       if (option.getResult().getType().isInteger(1))
-        mapping.map(option.getResult(),
-                    arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::ne,
-                                          word, w.constantWord(0)));
+        mapping.map(option.getResult(), w.isUnequal(word, w.constantWord(0)));
     }
   }
   int64_t nextResult = 0;
-  Value zero = arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
   for (auto other : optimizer.getBody().getOps<ScalarsOp>())
     for (Value result : other.getResults()) {
       Value value = w.load(results, nextResult++);
-      if (result.getType().isInteger(1))
-        value = arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::UNE,
-                                      value, zero);
-      mapping.map(result, value);
+      mapping.map(result,
+                  result.getType().isInteger(1) ? w.isTrue(value) : value);
     }
 }
 
@@ -96,7 +91,7 @@ void RoundEmitter::emitOp(Operation &op) {
             w.constant(call.firstReport + nextReport++));
   } else if (auto skipIf = dyn_cast<SkipIfOp>(op)) {
     Value condition = getScalar(skipIf.getCondition());
-    skip = skip ? arith::OrIOp::create(w.b, w.loc, skip, condition) : condition;
+    skip = skip ? w.either(skip, condition) : condition;
   } else {
     mapping.map(op.getResult(0),
                 emitScalarCode(w.b, &op, mapping, w.b.getF64Type()));

@@ -23,18 +23,10 @@ namespace mlir::step {
 using namespace mlir;
 using namespace mlir::step;
 
-static Value isNotZero(Words &w, Value number) {
-  Value zero = arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
-  return arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::UNE, number,
-                               zero);
-}
-
 /// Whether the flag of that number is set in the word of fresh flags.
 static Value readFlag(Words &w, Value flags, int64_t number) {
-  Value bit = arith::AndIOp::create(
-      w.b, w.loc, flags, w.constantWord(int64_t(uint64_t(1) << number)));
-  return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::ne, bit,
-                               w.constantWord(0));
+  Value mask = w.constantWord(int64_t(uint64_t(1) << number));
+  return w.isUnequal(w.both(flags, mask), w.constantWord(0));
 }
 
 /// Makes `void name(hypers, results, count, fresh, row)`, StepcScalarFunction.
@@ -64,7 +56,7 @@ static void lowerCohortScalars(CohortScalarsOp scalars, OpBuilder &builder,
   auto load = [&](Value value, Value memory, int64_t place) {
     Value number = w.load(memory, place);
     mapping.map(value,
-                value.getType().isInteger(1) ? isNotZero(w, number) : number);
+                value.getType().isInteger(1) ? w.isTrue(number) : number);
   };
   int64_t nextHyper = 0, nextResult = 0;
   int64_t nextScalar = countResults(optimizer) + countReports(optimizer);

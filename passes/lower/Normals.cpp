@@ -15,19 +15,16 @@ using namespace mlir;
 using namespace mlir::step;
 
 /// The quantile, in f64, of the upper bits of two random words.
-static Value emitNormal(const WordEmitter &w, Value low, Value high) {
+static Value emitNormal(const Words &w, Value low, Value high) {
   OpBuilder &b = w.b;
-  Value both = w.differ(w.both(low, w.constant(0xffffffff)),
-                        w.shiftLeft(high, w.constant(32)));
-  Value k = w.shiftRight(both, w.constant(64 - kNormalBits));
-  auto number = [&](double value) {
-    return arith::ConstantOp::create(b, w.loc, b.getF64FloatAttr(value));
-  };
+  Value both =
+      w.differ(w.both(low, w.constantWord(0xffffffff)), w.shiftLeft(high, 32));
+  Value k = w.shiftRight(both, 64 - kNormalBits);
   // Each of these is exact.
   Value q = arith::SIToFPOp::create(b, w.loc, b.getF64Type(), k);
-  q = arith::AddFOp::create(b, w.loc, q, number(0.5));
-  q = arith::SubFOp::create(b, w.loc, q, number(0x1p51));
-  q = arith::MulFOp::create(b, w.loc, q, number(0x1p-52));
+  q = arith::AddFOp::create(b, w.loc, q, w.number(0.5));
+  q = arith::SubFOp::create(b, w.loc, q, w.number(0x1p51));
+  q = arith::MulFOp::create(b, w.loc, q, w.number(0x1p-52));
   return emitNormalQuantile(b, w.loc, q);
 }
 
@@ -35,8 +32,7 @@ static Value emitNormal(const WordEmitter &w, Value low, Value high) {
 static Value emitKey(const Words &w, Value seed) {
   Value isNaN =
       arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::UNO, seed, seed);
-  Value bits = arith::BitcastOp::create(w.b, w.loc, w.b.getI64Type(), seed);
-  return w.select(isNaN, w.constantWord(kNaNKey), bits);
+  return w.select(isNaN, w.constantWord(kNaNKey), w.toBits(seed));
 }
 
 void mlir::step::emitNormals(const Words &w, const TileRow &row,
@@ -54,19 +50,17 @@ void mlir::step::emitNormals(const Words &w, const TileRow &row,
   Value step = row.getScalar(op.getCount());
   policy.forEach(
       Places(count, w.constantWord(1)), [&](Value number, Value offset) {
-        WordEmitter words(w.b, w.loc);
         Value position = w.add(first, offset);
-        Value block = words.shiftRight(position, words.constant(1));
+        Value block = w.shiftRight(position, 1);
         auto [c0, c1, c2, c3] =
-            emitPhilox(words,
-                       {block, words.shiftRight(block, words.constant(32)),
-                        step, words.constant(hashNormals(op.getName()))},
+            emitPhilox(w,
+                       {block, w.shiftRight(block, 32), step,
+                        w.constantWord(hashNormals(op.getName()))},
                        seed);
-        Value isEven = words.lacksBit(position, 0);
-        Value element = emitNormal(words, words.select(isEven, c0, c2),
-                                   words.select(isEven, c1, c3));
-        if (stored != element.getType())
-          element = arith::TruncFOp::create(w.b, w.loc, stored, element);
-        emitStore(w, stored, 0, element, address, w.toIndex(number));
+        Value isEven = w.lacksBit(position, 0);
+        Value element =
+            emitNormal(w, w.select(isEven, c0, c2), w.select(isEven, c1, c3));
+        emitStore(w, stored, 0, w.narrow(element, stored), address,
+                  w.toIndex(number));
       });
 }

@@ -7,6 +7,7 @@
 #ifndef STEPC_PASSES_LOWER_WORDS_H
 #define STEPC_PASSES_LOWER_WORDS_H
 
+#include "dialect/Philox.h"
 #include "dialect/Step.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -17,16 +18,14 @@
 
 namespace mlir::step {
 
-/// Emits arithmetic on words and addresses (i64), and loops over indices.
-class Words {
+/// Emits arithmetic on words, addresses (i64) and indices, and loops over
+/// these.
+class Words : public WordEmitter {
 public:
-  Words(OpBuilder &builder, Location loc) : b(builder), loc(loc) {}
+  using WordEmitter::WordEmitter;
 
   Value constant(int64_t value) const {
     return arith::ConstantIndexOp::create(b, loc, value);
-  }
-  Value constantWord(int64_t value) const {
-    return arith::ConstantIntOp::create(b, loc, b.getI64Type(), value);
   }
   /// The memory at an address, as elements of the type.
   Value view(Value address, Type element) const {
@@ -49,18 +48,12 @@ public:
   Value toWord(Value index) const {
     return arith::IndexCastOp::create(b, loc, b.getI64Type(), index);
   }
-  Value add(Value x, Value y) const {
-    return arith::AddIOp::create(b, loc, x, y);
-  }
   Value sub(Value x, Value y) const {
     return arith::SubIOp::create(b, loc, x, y);
   }
   /// The address of word `index` from an address on.
   Value addressOf(Value address, Value index) const {
     return add(address, mul(index, constantWord(8)));
-  }
-  Value mul(Value x, Value y) const {
-    return arith::MulIOp::create(b, loc, x, y);
   }
   Value div(Value x, Value y) const {
     return arith::DivUIOp::create(b, loc, x, y);
@@ -74,22 +67,30 @@ public:
   Value max(Value x, Value y) const {
     return arith::MaxSIOp::create(b, loc, x, y);
   }
-  Value select(Value condition, Value x, Value y) const {
-    return arith::SelectOp::create(b, loc, condition, x, y);
-  }
   /// Of words, signed.
   Value isLess(Value x, Value y) const {
     return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, y);
   }
-  Value isEqual(Value x, Value y) const {
-    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, x, y);
+  /// An f64.
+  Value number(double value) const {
+    return arith::ConstantOp::create(b, loc, b.getF64FloatAttr(value));
   }
-  /// The bits of conditions, words or indices.
-  Value both(Value x, Value y) const {
-    return arith::AndIOp::create(b, loc, x, y);
+  /// The condition that an f64 stands for.
+  Value isTrue(Value number) const {
+    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, number,
+                                 this->number(0.0));
   }
-  Value either(Value x, Value y) const {
-    return arith::OrIOp::create(b, loc, x, y);
+  Value toBits(Value number) const {
+    return arith::BitcastOp::create(b, loc, b.getI64Type(), number);
+  }
+  Value toNumber(Value bits) const {
+    return arith::BitcastOp::create(b, loc, b.getF64Type(), bits);
+  }
+  /// A float in a type that is narrower, or its own.
+  Value narrow(Value value, Type type) const {
+    return value.getType() == type
+               ? value
+               : arith::TruncFOp::create(b, loc, type, value);
   }
   /// `if (condition) ...`
   void when(Value condition, function_ref<void()> emitThen) const {
@@ -150,9 +151,6 @@ public:
             function_ref<SmallVector<Value>(ValueRange)> emitBody) const;
   Value repeat(Value init, function_ref<Value(Value)> emitCondition,
                function_ref<Value(Value)> emitBody) const;
-
-  OpBuilder &b;
-  Location loc;
 };
 
 /// A function of the module that is inlined where it is called, of `words` i64

@@ -134,9 +134,7 @@ void KernelEmitter::emitStridedSegment(const ElementRow &row, Value rank,
   for (auto [k, operand] : llvm::enumerate(operands)) {
     head.push_back(row.getAddress(k, offsets[k]));
     Value stride = row.getStride(rank, k, last);
-    Value unit = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, stride,
-                                       w.constantWord(1));
-    contiguous = w.both(contiguous, unit);
+    contiguous = w.both(contiguous, w.isEqual(stride, w.constantWord(1)));
     strides.push_back(w.mul(stride, w.constantWord(operand.getBytes())));
   }
   SmallVector<Value> arguments(head);

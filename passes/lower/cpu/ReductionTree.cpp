@@ -75,7 +75,7 @@ private:
   /// How many of `rows` rows are over when nodes of two `span`s are filled.
   Value getOver(Value rows, Value span) const {
     Value last = w.sub(w.add(span, span), w.constant(1));
-    return arith::AndIOp::create(w.b, w.loc, rows, last);
+    return w.both(rows, last);
   }
   void emitSpans(function_ref<Value(Value)> emitCondition,
                  function_ref<void(Value)> emitSpan) const;

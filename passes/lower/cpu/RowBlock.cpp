@@ -12,8 +12,7 @@ using namespace mlir;
 using namespace mlir::step;
 
 Value mlir::step::emitGoesByRowBlocks(const Words &w, const TileRow &row) {
-  return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
-                               row.tileColumns, w.constantWord(1));
+  return w.isEqual(row.tileColumns, w.constantWord(1));
 }
 
 /// The block's part of a vector of rows. Nothing is accumulated.

@@ -48,23 +48,18 @@ struct LoopShape {
 
 /// Asks for the lines that the iteration at `index` of `group` elements will
 /// need `lines` lines from there.
-static void emitPrefetch(OpBuilder &builder, Location loc,
-                         ArrayRef<Operand> operands, ValueRange addresses,
-                         Value index, int64_t group, int64_t lines) {
-  Type i64 = builder.getI64Type();
-  Value position = arith::IndexCastOp::create(builder, loc, i64, index);
+static void emitPrefetch(const Words &w, ArrayRef<Operand> operands,
+                         ValueRange addresses, Value index, int64_t group,
+                         int64_t lines) {
+  Value position = w.toWord(index);
   for (auto [operand, address] : llvm::zip(operands, addresses)) {
     if (!operand.isTouched())
       continue;
     int64_t bytes = operand.getBytes();
-    Value scale = arith::ConstantIntOp::create(builder, loc, i64, bytes);
-    Value offset = arith::MulIOp::create(builder, loc, position, scale);
-    Value current = arith::AddIOp::create(builder, loc, address, offset);
+    Value current = w.add(address, w.mul(position, w.constantWord(bytes)));
     for (int64_t line = 0; line < group * bytes / kLineBytes; ++line) {
-      Value ahead = arith::ConstantIntOp::create(builder, loc, i64,
-                                                 (lines + line) * kLineBytes);
-      Value target = arith::AddIOp::create(builder, loc, current, ahead);
-      PrefetchOp::create(builder, loc, target, operand.writes());
+      Value ahead = w.constantWord((lines + line) * kLineBytes);
+      PrefetchOp::create(w.b, w.loc, w.add(current, ahead), operand.writes());
     }
   }
 }
@@ -112,10 +107,9 @@ func::FuncOp mlir::step::emitContiguousRun(OpBuilder &builder,
     Value shortRun = w.constant(kShortRun);
     Value isLong = arith::CmpIOp::create(
         builder, loc, arith::CmpIPredicate::sge, count, shortRun);
-    Value longEnd = arith::SelectOp::create(builder, loc, isLong, groups, zero);
+    Value longEnd = w.select(isLong, groups, zero);
     w.loop(zero, longEnd, shape.group, [&](Value index) {
-      emitPrefetch(builder, loc, operands, addresses, index, shape.group,
-                   linesAhead);
+      emitPrefetch(w, operands, addresses, index, shape.group, linesAhead);
       emitGroup(index);
     });
     plainBegin = longEnd;

@@ -166,8 +166,7 @@ SmallVector<Value> TileRunEmitter::emitVectors(Value begin, Value end) {
 SmallVector<Value> TileRunEmitter::emitRest(Value begin, Value end,
                                             ValueRange lanes) {
   Value zero = w.constant(0);
-  Value some =
-      arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::slt, begin, end);
+  Value some = w.isLess(begin, end);
   auto branch = scf::IfOp::create(w.b, w.loc, lanes.getTypes(), some,
                                   /*withElseRegion=*/!lanes.empty());
   OpBuilder::InsertionGuard guard(w.b);
@@ -276,11 +275,9 @@ func::FuncOp TileRunEmitter::emit(StringRef name) {
   // Little work asks for nothing: what lies behind it belongs to others.
   Value isLong =
       arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::sge,
-                            arith::MulIOp::create(w.b, w.loc, in.rows, in.cols),
-                            w.constant(kShortRun));
-  ahead = arith::SelectOp::create(w.b, w.loc, isLong,
-                                  w.constantWord(linesAhead * kLineBytes),
-                                  w.constantWord(0));
+                            w.mul(in.rows, in.cols), w.constant(kShortRun));
+  ahead = w.select(isLong, w.constantWord(linesAhead * kLineBytes),
+                   w.constantWord(0));
   w.loop(w.constant(0), in.rows, 1, [&](Value index) { emitRow(index); });
   func::ReturnOp::create(w.b, w.loc);
   return function;

@@ -29,8 +29,7 @@ void mlir::step::emitBlockProduct(const Words &w, const Product &product) {
     Value left = w.mul(row, product.lhs.rowStride);
     Value right = w.mul(column, product.rhs.columnStride);
     Value depth = w.toIndex(product.depth), zero = w.constant(0);
-    Value none =
-        arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
+    Value none = w.number(0.0);
     auto addLeaf = [&](Value begin, Value before) {
       Value end = w.min(depth, w.add(begin, w.constant(STEPC_PRODUCT_LEAF)));
       Value start = arith::ConstantOp::create(
@@ -50,8 +49,7 @@ void mlir::step::emitBlockProduct(const Words &w, const Product &product) {
       return w.select(w.isEqual(begin, zero), leaf, sum);
     };
     Value result = w.fold(zero, depth, STEPC_PRODUCT_LEAF, none, addLeaf);
-    if (result.getType() != product.stored)
-      result = arith::TruncFOp::create(w.b, w.loc, product.stored, result);
-    emitStore(w, product.stored, 0, result, product.result, w.toIndex(number));
+    emitStore(w, product.stored, 0, w.narrow(result, product.stored),
+              product.result, w.toIndex(number));
   });
 }

@@ -153,16 +153,14 @@ Value BlockRunEmitter::countVectorColumns() const {
   for (auto [k, operand] : llvm::enumerate(body.getOperands())) {
     if (accesses[k] != Access::Tile && accesses[k] != Access::Column)
       continue;
-    bits = arith::OrIOp::create(w.b, w.loc, bits, in.operands[k]);
+    bits = w.either(bits, in.operands[k]);
     Value size = w.constantWord(operand.getBytes());
     if (accesses[k] == Access::Tile)
-      pitches =
-          arith::OrIOp::create(w.b, w.loc, pitches, w.mul(in.pitch, size));
+      pitches = w.either(pitches, w.mul(in.pitch, size));
   }
   // A single row goes nowhere from its begin.
   Value isSingle = w.isLess(w.toWord(in.rows), w.constantWord(2));
-  bits =
-      arith::OrIOp::create(w.b, w.loc, bits, w.select(isSingle, zero, pitches));
+  bits = w.either(bits, w.select(isSingle, zero, pitches));
   return w.select(isAligned(w, bits), w.floorTo(in.cols, lanes), w.constant(0));
 }
 

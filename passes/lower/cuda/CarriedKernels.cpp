@@ -25,7 +25,7 @@ public:
   CarriedEmitter(const Words &w, ValueRange arguments)
       : w(w), list(w.words(arguments[0])), entries(arguments[1]),
         state(w.words(arguments[2])),
-        runs(isZero(w, w.load(w.words(arguments[3]), int64_t(0)))) {}
+        runs(w.isZero(w.load(w.words(arguments[3]), int64_t(0)))) {}
 
   void emitCheck();
   void emitCompare();
@@ -46,9 +46,6 @@ private:
   Value loadBits(Value address) const {
     return w.load(w.words(address), int64_t(0));
   }
-  Value toDouble(Value bits) const {
-    return arith::BitcastOp::create(w.b, w.loc, w.b.getF64Type(), bits);
-  }
   void storeWord(Value value, Value address) const {
     w.store(value, w.words(address), w.constant(0));
   }
@@ -65,11 +62,9 @@ private:
 
 /// Whether the step takes the tensor, and its scalar is known; NaN is.
 Value CarriedEmitter::isKnown(Value entry) const {
-  Value zero = arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
-  Value slot = toDouble(loadBits(loadEntry(entry, 0)));
-  Value listed = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::ne,
-                                       loadEntry(entry, 2), w.constantWord(0));
-  return w.both(listed, isUnequal(slot, zero));
+  Value slot = w.toNumber(loadBits(loadEntry(entry, 0)));
+  Value listed = w.isUnequal(loadEntry(entry, 2), w.constantWord(0));
+  return w.both(listed, w.isTrue(slot));
 }
 
 /// The entry `number` after the one whose turn it was.
@@ -83,7 +78,7 @@ Value CarriedEmitter::countUnknown() const {
   Type i1 = w.b.getI1Type();
   auto isUnknown = [&](Value number) -> Value {
     Value yes = arith::ConstantIntOp::create(w.b, w.loc, i1, 1);
-    return arith::XOrIOp::create(w.b, w.loc, isKnown(getTurn(number)), yes);
+    return w.differ(isKnown(getTurn(number)), yes);
   };
   return w.repeat(
       w.constantWord(0),
@@ -121,7 +116,7 @@ void CarriedEmitter::forgetAll() const {
 void CarriedEmitter::compare(Value entry) const {
   Value knownBits = loadState(STEPC_STATE_CARRIED_KNOWN);
   Value nowBits = loadBits(loadEntry(entry, 1));
-  Value known = toDouble(knownBits), now = toDouble(nowBits);
+  Value known = w.toNumber(knownBits), now = w.toNumber(nowBits);
   Value someNumber =
       arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::OEQ, now, now);
   Value otherNumber = arith::CmpFOp::create(
@@ -141,7 +136,7 @@ void CarriedEmitter::compare(Value entry) const {
 void CarriedEmitter::emitCompare() {
   Value checked = loadState(STEPC_STATE_CARRIED_CHECKED);
   w.branch(
-      isZero(w, checked), [] {},
+      w.isZero(checked), [] {},
       [&] {
         Value entry = w.sub(checked, w.constantWord(1));
         w.branch(

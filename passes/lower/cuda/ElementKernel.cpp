@@ -70,13 +70,13 @@ void ElementKernelEmitter::emitBody(BodyEmitter &body, int64_t lanes,
 
 Value mlir::step::isAligned(const Words &w, Value bits) {
   Value mask = w.constantWord(kAccessBytes - 1);
-  return isZero(w, arith::AndIOp::create(w.b, w.loc, bits, mask));
+  return w.isZero(w.both(bits, mask));
 }
 
 Value ElementKernelEmitter::areAligned(ValueRange addresses) const {
   Value bits = w.constantWord(0);
   for (Value address : addresses)
-    bits = arith::OrIOp::create(w.b, w.loc, bits, address);
+    bits = w.either(bits, address);
   return isAligned(w, bits);
 }
 

@@ -96,7 +96,7 @@ static void emitBeginKernel(const Words &w) {
       Value one = w.constantWord(1), zero = w.constantWord(0);
       Value isCurrent = w.isEqual(in[1], load(STEPC_STATE_VERSION));
       Value isStale =
-          w.select(isZero(w, in[2]), zero, w.select(isCurrent, zero, one));
+          w.select(w.isZero(in[2]), zero, w.select(isCurrent, zero, one));
       store(isStale, STEPC_STATE_SKIPPED);
       store(isStale, STEPC_STATE_STALE_NOW);
       store(w.constantWord(-1), STEPC_STATE_SKIPPED_ROUND);
@@ -125,7 +125,7 @@ static void emitDecideKernel(const Words &w) {
         store(w.add(w.load(state, word), value), word);
       };
       w.branch(
-          isZero(w, any), [] {},
+          w.isZero(any), [] {},
           [&] {
             store(w.constantWord(1), STEPC_STATE_SKIPPED);
             store(in[4], STEPC_STATE_SKIPPED_ROUND);

@@ -110,7 +110,7 @@ void mlir::step::emitStatisticGrid(const Words &w, StringRef name,
     emitBlockLoop(w, count, [&](Value i) {
       Value index = w.toIndex(i), source = w.load(sources, index);
       w.branch(
-          isZero(w, source), [&] { w.store(neutral, scratch, index); },
+          w.isZero(source), [&] { w.store(neutral, scratch, index); },
           [&] {
             w.store(w.load(w.view(source, f64), int64_t(0)), scratch, index);
           });

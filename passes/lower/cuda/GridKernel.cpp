@@ -11,10 +11,6 @@
 using namespace mlir;
 using namespace mlir::step;
 
-Value mlir::step::isZero(const Words &w, Value word) {
-  return w.isEqual(word, w.constantWord(0));
-}
-
 Value mlir::step::emitThread(const Words &w) {
   return gpu::ThreadIdOp::create(w.b, w.loc, gpu::Dimension::x);
 }
@@ -53,7 +49,7 @@ std::pair<Value, Value> mlir::step::emitGridThread(const Words &w) {
 
 std::pair<Value, Value> mlir::step::emitRange(const Words &w,
                                               ValueRange range) {
-  Value runs = isZero(w, w.load(w.words(range[2]), int64_t(0)));
+  Value runs = w.isZero(w.load(w.words(range[2]), int64_t(0)));
   return {w.toIndex(range[0]), w.toIndex(w.select(runs, range[1], range[0]))};
 }
 
@@ -109,7 +105,7 @@ static Value emitAnySet(const Words &w, Value address, Value count) {
                      [&](Value k, Value before) {
                        return w.either(before, w.load(flags, k));
                      });
-  return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::ne, any, zero);
+  return w.isUnequal(any, zero);
 }
 
 void mlir::step::emitListKernel(const Words &w, StringRef name,

@@ -23,9 +23,6 @@ namespace mlir::step {
 /// Threads of a block, of every kernel.
 inline constexpr int64_t kBlockThreads = STEPC_BLOCK_THREADS;
 
-/// Whether a word is 0.
-Value isZero(const Words &w, Value word);
-
 /// The number of this thread in its block, an index.
 Value emitThread(const Words &w);
 

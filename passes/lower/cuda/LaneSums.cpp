@@ -178,8 +178,8 @@ Value LaneSums::emitLane(const Group &group, const Lane &lane, Value sum) {
 Value LaneSums::emitFolded(Combiner combiner, Value value) const {
   Type i32 = w.b.getI32Type(), i64 = w.b.getI64Type();
   for (int64_t half = STEPC_LANES / 2; half >= 1; half /= 2) {
-    Value bits = arith::BitcastOp::create(w.b, w.loc, i64, value);
-    Value upper = arith::ShRUIOp::create(w.b, w.loc, bits, w.constantWord(32));
+    Value bits = w.toBits(value);
+    Value upper = w.shiftRight(bits, 32);
     auto exchange = [&](Value part) -> Value {
       auto shuffle = gpu::ShuffleOp::create(
           w.b, w.loc, arith::TruncIOp::create(w.b, w.loc, i32, part), half,
@@ -187,12 +187,8 @@ Value LaneSums::emitFolded(Combiner combiner, Value value) const {
       return arith::ExtUIOp::create(w.b, w.loc, i64,
                                     shuffle.getShuffleResult());
     };
-    Value low = exchange(bits);
-    Value high =
-        arith::ShLIOp::create(w.b, w.loc, exchange(upper), w.constantWord(32));
-    Value other =
-        arith::BitcastOp::create(w.b, w.loc, w.b.getF64Type(),
-                                 arith::OrIOp::create(w.b, w.loc, low, high));
+    Value low = exchange(bits), high = w.shiftLeft(exchange(upper), 32);
+    Value other = w.toNumber(w.either(low, high));
     value = emitCombined(w, combiner, value, other);
   }
   return value;
@@ -221,17 +217,15 @@ void LaneSums::emitWaiting(const Group &group, const TileRunArguments &in,
                            Value first, const Lane &lane, Value own) {
   Value end = w.add(lane.firstColumn, w.constant(staging.columns));
   auto isBegin = [&](Value column) {
-    return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
-                                 w.rem(column, w.constant(STEPC_LEAF)),
-                                 w.constant(0));
+    return w.isEqual(w.rem(column, w.constant(STEPC_LEAF)), w.constant(0));
   };
   Value sum =
       w.select(isBegin(lane.firstColumn), emitNeutral(w, group.combiner, 0),
                w.load(getWaiting(), own));
   sum = emitLane(group, lane, sum);
   // A part has an element, so its leaf has.
-  Value isLast = arith::OrIOp::create(
-      w.b, w.loc, isBegin(end), w.isLess(w.sub(in.cols, w.constant(1)), end));
+  Value isLast =
+      w.either(isBegin(end), w.isLess(w.sub(in.cols, w.constant(1)), end));
   w.branch(
       isLast, [&] { emitLeaf(group, in, first, lane, sum); },
       [&] { w.store(sum, getWaiting(), own); });

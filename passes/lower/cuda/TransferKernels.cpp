@@ -55,9 +55,6 @@ private:
     return lanes ? Type(VectorType::get({lanes}, type)) : type;
   }
   Value constant(Type type, double value) const;
-  Value select(Value condition, Value x, Value y) const {
-    return arith::SelectOp::create(w.b, w.loc, condition, x, y);
-  }
   Value compare(arith::CmpFPredicate predicate, Value x, Value y) const {
     return arith::CmpFOp::create(w.b, w.loc, predicate, x, y);
   }
@@ -140,18 +137,17 @@ Value TransferEmitter::roundToOdd(Value value) const {
   Value near = arith::TruncFOp::create(w.b, w.loc, f32, value);
   Value back = extend(near, w.b.getF64Type());
   Value zero = constant(value.getType(), 0.0);
-  Value beyond = select(compare(arith::CmpFPredicate::OLT, back, zero),
-                        compare(arith::CmpFPredicate::OLT, back, value),
-                        compare(arith::CmpFPredicate::OGT, back, value));
+  Value beyond = w.select(compare(arith::CmpFPredicate::OLT, back, zero),
+                          compare(arith::CmpFPredicate::OLT, back, value),
+                          compare(arith::CmpFPredicate::OGT, back, value));
   Value bits =
       arith::BitcastOp::create(w.b, w.loc, like(w.b.getI32Type()), near);
-  Value toward = w.sub(bits, select(beyond, integer(1), integer(0)));
-  Value odd = arith::BitcastOp::create(
-      w.b, w.loc, f32,
-      arith::OrIOp::create(w.b, w.loc, toward, integer(1)).getResult());
+  Value toward = w.sub(bits, w.select(beyond, integer(1), integer(0)));
+  Value odd =
+      arith::BitcastOp::create(w.b, w.loc, f32, w.either(toward, integer(1)));
   // Unordered too: of NaN there is no other.
   Value exact = compare(arith::CmpFPredicate::UEQ, back, value);
-  return select(exact, near, odd);
+  return w.select(exact, near, odd);
 }
 
 Value TransferEmitter::round(Value value, Type to) const {
@@ -170,10 +166,7 @@ Value TransferEmitter::divide(Value value, Value divisor) const {
   Value isOne = compare(arith::CmpFPredicate::OEQ, divisor,
                         constant(divisor.getType(), 1.0));
   auto emitDivided = [&]() -> Value {
-    Type element = getElementTypeOrSelf(value.getType());
-    Value by = divisor;
-    if (element != by.getType())
-      by = arith::TruncFOp::create(w.b, w.loc, element, by);
+    Value by = w.narrow(divisor, getElementTypeOrSelf(value.getType()));
     if (isa<VectorType>(value.getType()))
       by = vector::BroadcastOp::create(w.b, w.loc, value.getType(), by);
     return arith::DivFOp::create(w.b, w.loc, value, by);
@@ -192,8 +185,7 @@ TransferEmitter::Entry TransferEmitter::loadEntry(Value list,
   auto load = [&](int64_t word) {
     return w.load(list, w.add(first, w.constant(word)));
   };
-  Value divisor = arith::BitcastOp::create(w.b, w.loc, w.b.getF64Type(),
-                                           load(STEPC_CONVERT_ENTRY_DIVISOR));
+  Value divisor = w.toNumber(load(STEPC_CONVERT_ENTRY_DIVISOR));
   return {load(STEPC_CONVERT_ENTRY_SOURCE),
           load(STEPC_CONVERT_ENTRY_TARGET),
           load(STEPC_CONVERT_ENTRY_COUNT),
@@ -245,7 +237,7 @@ void TransferEmitter::emitTile(const Entry &entry, Value tile) const {
     return w.add(address, w.mul(first, w.constantWord(getBytes(type))));
   };
   AccessHints hints = {false, llvm::Align(kAccessBytes)};
-  Value isAbsent = isZero(w, entry.source);
+  Value isAbsent = w.isZero(entry.source);
   for (Type type : copied)
     ifEqual(entry.kind, getBytes(type), [&] {
       Value source = move(entry.source, type),
@@ -300,8 +292,8 @@ void TransferEmitter::emitSum(TypePair types, ValueRange in,
   int64_t most = kAccessBytes / std::min(getBytes(wire), getBytes(sum));
   Value rowBytes = w.mul(in[1], w.constantWord(getBytes(wire)));
   Value bits = w.either(w.either(in[0], in[3]), rowBytes);
-  Value divisor = arith::BitcastOp::create(w.b, w.loc, w.b.getF64Type(), in[6]);
-  Value replaces = isZero(w, in[7]);
+  Value divisor = w.toNumber(in[6]);
+  Value replaces = w.isZero(in[7]);
   AccessHints hints = {false, llvm::Align(kAccessBytes)};
   auto emitBody = [&, wire = wire, sum = sum](int64_t lanes, Value i) {
     auto load = [&](Value row) {
