@@ -8,25 +8,27 @@ all of them."""
 from . import _release, apex, came, colossal, deepspeed, hf, lomo, moonlight, muon
 from .about import info
 from .binding.features import EMA, SWA, ClipByNorm, ClipByValue, DynamicLossScale
-from .optimizers.adadelta import Adadelta
-from .optimizers.adafactor import Adafactor
-from .optimizers.adagrad import Adagrad
-from .optimizers.adam import Adam
-from .optimizers.adamax import Adamax
-from .optimizers.adamw import AdamW
 from .optimizers.apollo import APOLLOAdamW
-from .optimizers.asgd import ASGD
 from .optimizers.dion import Dion
 from .optimizers.galore import GaLoreAdafactor, GaLoreAdamW
 from .optimizers.lars import LARS
 from .optimizers.lion import Lion
-from .optimizers.nadam import NAdam
 from .optimizers.normuon import NorMuon
+from .optimizers.of_torch import (
+    ASGD,
+    SGD,
+    Adadelta,
+    Adafactor,
+    Adagrad,
+    Adam,
+    Adamax,
+    AdamW,
+    NAdam,
+    RAdam,
+    RMSprop,
+    Rprop,
+)
 from .optimizers.optimizer import Optimizer
-from .optimizers.radam import RAdam
-from .optimizers.rmsprop import RMSprop
-from .optimizers.rprop import Rprop
-from .optimizers.sgd import SGD
 from .optimizers.shampoo import Shampoo
 from .optimizers.sm3 import SM3
 from .optimizers.soap import SOAP

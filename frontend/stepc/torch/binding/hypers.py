@@ -27,6 +27,12 @@ Source = str | Part | Callable[[dict], float]
 
 BETAS: dict[str, Source] = {"beta1": Part("betas", 0), "beta2": Part("betas", 1)}
 
+
+def named(*keys: str, **others: Source) -> dict[str, Source]:
+    """A table of what groups have under the definition's own names, and of others."""
+    return {**dict(zip(keys, keys, strict=True)), **others}
+
+
 _COUNTS = {2: "two", 3: "three"}
 _ONE = "a number or a tensor of one element"
 _UNREADABLE = (TypeError, ValueError, RuntimeError, KeyError, OverflowError)
