@@ -81,6 +81,7 @@ _SIGNATURES = {
         c_int64,
         POINTER(c_int64),
         POINTER(c_int64),
+        POINTER(c_int64),
     ],
     "stepcPlanSetGrad": [c_void_p, c_int64, POINTER(DLTensor)],
     "stepcPlanSetParam": [c_void_p, c_int64, POINTER(DLTensor)],

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ctypes import (
     byref,
     c_double,
@@ -18,10 +18,22 @@ from ctypes import (
     c_size_t,
     c_void_p,
 )
+from typing import NamedTuple
 
 from . import _callbacks, _trace, errors
 from ._library import check, load_library
-from ._structures import Binding, CudaConfig, DLTensor, LastStep, Option, PlanConfig, PlanInfo
+from ._mesh import Entry, Layout, Mesh
+from ._structures import (
+    DATA_TYPES,
+    Binding,
+    CudaConfig,
+    DLDevice,
+    DLTensor,
+    LastStep,
+    Option,
+    PlanConfig,
+    PlanInfo,
+)
 
 # --- Packages -----------------------------------------------------------------
 
@@ -61,21 +73,59 @@ class Package:
 # --- Plans --------------------------------------------------------------------
 
 
-def parts_of(
-    axes: ctypes.Array, bindings: ctypes.Array, gradient_bytes: int, parameter_bytes: int
-) -> list[tuple[int, int]]:
-    """Which elements of each tensor this rank steps, as a plan with this mesh and these buckets
-    cuts bindings with an entry: [begin, end) in row-major order."""
-    for binding in bindings:
+class Whole(NamedTuple):
+    """A tensor that ranks have whole around a step. ``storage``: as in :data:`DATA_TYPES`."""
+
+    name: str
+    shape: tuple[int, ...]
+    storage: str
+    layout: Layout
+    entry: Entry
+
+
+class Cut(NamedTuple):
+    """What a rank steps of a tensor, elements [begin, end) in row-major order, and the number of
+    the bucket with which it crosses ranks."""
+
+    begin: int
+    end: int
+    bucket: int
+
+
+# Of memory that nobody reads.
+_SOME_ADDRESS = 64
+
+
+def cuts_of(
+    mesh: Mesh,
+    tensors: Sequence[Whole],
+    ranks: Iterable[int],
+    gradient_bytes: int = 0,
+    parameter_bytes: int = 0,
+) -> list[list[Cut]]:
+    """For each of these ranks of the mesh what it steps, where the tensors are bound by one call
+    of a plan with these buckets; 0: the runtime's own."""
+    lib, size = load_library(), len(tensors)
+    bindings, keep = (Binding * max(size, 1))(), []
+    for own, binding in zip(tensors, bindings, strict=False):
+        shape = (c_int64 * max(len(own.shape), 1))(*own.shape)
+        param = DLTensor(
+            _SOME_ADDRESS, DLDevice(1, 0), len(own.shape), DATA_TYPES[own.storage], shape
+        )
+        layout, entry = own.layout.struct(mesh), own.entry.struct(mesh)
+        keep.append((param, layout, entry))
         binding.structSize = ctypes.sizeof(Binding)
-    lib, size = load_library(), len(bindings)
-    begins, ends = (c_int64 * max(size, 1))(), (c_int64 * max(size, 1))()
-    status = lib.stepcGetParts(
-        ctypes.addressof(axes), len(axes), bindings, size, gradient_bytes, parameter_bytes,
-        begins, ends,
-    )  # fmt: skip
-    check(lib, status)
-    return list(zip(begins[:size], ends[:size], strict=True))
+        binding.name, binding.gradDtype = own.name.encode(), param.dtype
+        binding.param, binding.layout, binding.entry = map(ctypes.addressof, (param, layout, entry))
+    found, numbers = [], [(c_int64 * max(size, 1))() for _ in Cut._fields]
+    for rank in ranks:
+        axes = mesh.struct(rank)
+        status = lib.stepcGetParts(
+            axes, len(axes), bindings, size, gradient_bytes, parameter_bytes, *numbers
+        )
+        check(lib, status)
+        found.append(list(map(Cut, *(own[:size] for own in numbers))))
+    return found
 
 
 class Plan:

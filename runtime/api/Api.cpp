@@ -240,13 +240,14 @@ StepcStatus stepcPlanSetBuckets(StepcPlan *plan, int64_t gradientBytes,
 StepcStatus stepcGetParts(const StepcAxis *axes, int64_t numAxes,
                           const StepcBinding *bindings, int64_t n,
                           int64_t gradientBytes, int64_t parameterBytes,
-                          int64_t *outBegin, int64_t *outEnd) {
+                          int64_t *outBegin, int64_t *outEnd,
+                          int64_t *outBucket) {
   if (n > 0 && (!outBegin || !outEnd))
     return reportNull(outBegin ? "outEnd" : "outBegin");
   return guarded([&] {
     cutParts(Mesh(axes, numAxes), bindings, n,
              makeBucketSizes(gradientBytes, parameterBytes, 0), outBegin,
-             outEnd);
+             outEnd, outBucket);
   });
 }
 

@@ -44,7 +44,8 @@ const EntryTerms *EntryBinder::getTerms(int64_t i) const {
   return entry < 0 ? nullptr : &terms[size_t(entry)];
 }
 
-void EntryBinder::cut(BucketSizes bytes, int64_t *begin, int64_t *end) {
+void EntryBinder::cut(BucketSizes bytes, int64_t *begin, int64_t *end,
+                      int64_t *bucket) {
   for (int64_t i = 0; i < size; ++i)
     add(i);
   made = cutTensors(mesh, bytes, {}, 0, std::move(tensors), terms);
@@ -54,6 +55,8 @@ void EntryBinder::cut(BucketSizes bytes, int64_t *begin, int64_t *end) {
     begin[i] = tensor ? tensor->begin : 0;
     end[i] = tensor ? tensor->end
                     : requireElements(*binding.param, {name, Role::Param, {}});
+    if (bucket)
+      bucket[i] = tensor ? int64_t(tensor->bucket) : -1;
   }
 }
 
@@ -357,12 +360,12 @@ void EntryBinder::translate(int64_t i) {
 
 void stepc::cutParts(const Mesh &mesh, const StepcBinding *bindings,
                      int64_t size, BucketSizes bytes, int64_t *begin,
-                     int64_t *end) {
+                     int64_t *end, int64_t *bucket) {
   BindingList list = makeBindingList(bindings, size);
   if (size == 0)
     return;
   if (!bindings->param)
     fail(STEPC_INVALID_ARGUMENT, "tensor 0 has no parameter");
   EntryBinder(mesh, bindings->param->device, 0, list, nullptr)
-      .cut(bytes, begin, end);
+      .cut(bytes, begin, end, bucket);
 }

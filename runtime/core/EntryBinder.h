@@ -47,8 +47,9 @@ public:
   bool any() const;
   /// Checks entries, has the transfers cut the tensors, and makes the bindings.
   void run(Transfers &transfers, const TakeMemory &take);
-  /// The first half of it: which elements of binding `i` this rank would step.
-  void cut(BucketSizes bytes, int64_t *begin, int64_t *end);
+  /// The first half of it: which elements of binding `i` this rank would step,
+  /// and, unless that is null, the bucket that it crosses with.
+  void cut(BucketSizes bytes, int64_t *begin, int64_t *end, int64_t *bucket);
 
   BindingList getBindings() const {
     return makeBindingList(bindings.data(), size);
@@ -108,7 +109,8 @@ private:
 
 /// What stepcGetParts does.
 void cutParts(const Mesh &mesh, const StepcBinding *bindings, int64_t size,
-              BucketSizes bytes, int64_t *begin, int64_t *end);
+              BucketSizes bytes, int64_t *begin, int64_t *end,
+              int64_t *bucket);
 
 } // namespace stepc
 

@@ -104,9 +104,9 @@ TEST(TransferRefusal, parts) {
   entry.divisor = 1.0;
   binding.entry = &entry;
   StepcAxis axis = {"dp", 2, 1};
-  int64_t begin = -1, end = -1;
+  int64_t begin = -1, end = -1, bucket = -1;
   auto ask = [&] {
-    return stepcGetParts(&axis, 1, &binding, 1, 0, 0, &begin, &end);
+    return stepcGetParts(&axis, 1, &binding, 1, 0, 0, &begin, &end, &bucket);
   };
   EXPECT_REFUSED(STEPC_LAYOUT_UNSUPPORTED,
                  "tensor 'w': its entry is whole over 'dp', and no layout says "
@@ -127,19 +127,21 @@ TEST(TransferRefusal, parts) {
     entry.owner = owner;
     ASSERT_OK(ask());
     EXPECT_EQ(owner == 2 ? 48 : 0, end - begin);
+    EXPECT_EQ(0, bucket);
   }
   binding.entry = nullptr;
   ASSERT_OK(ask());
   EXPECT_EQ(0, begin);
   EXPECT_EQ(48, end);
+  EXPECT_EQ(-1, bucket);
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
                  "a bucket has -1 bytes, which is negative",
-                 stepcGetParts(&axis, 1, &binding, 1, -1, 0, &begin, &end));
+                 stepcGetParts(&axis, 1, &binding, 1, -1, 0, &begin, &end, &bucket));
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
                  "1 bindings were given, without values",
-                 stepcGetParts(&axis, 1, nullptr, 1, 0, 0, &begin, &end));
+                 stepcGetParts(&axis, 1, nullptr, 1, 0, 0, &begin, &end, &bucket));
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "outEnd is NULL",
-                 stepcGetParts(&axis, 1, &binding, 1, 0, 0, &begin, nullptr));
+                 stepcGetParts(&axis, 1, &binding, 1, 0, 0, &begin, nullptr, nullptr));
   binding.param = nullptr;
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "tensor 0 has no parameter", ask());
 }

@@ -13,10 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .._mesh import BUCKET_BYTES
+from .._mesh import Entry, Mesh
+from .._mesh import Layout as WholeLayout
+from .._runtime import Whole, cuts_of
 from .failure import PlanError
 from .models import Model, Tensor
 
+BUCKET_BYTES = 0  # as the runtime has them
 UNIT = 16  # elements: stepc.torch cuts a line of parameters at multiples of it
 KINDS = ("ddp", "zero1", "zero2", "zero3", "fsdp2", "hsdp", "tp")
 
@@ -184,31 +187,37 @@ class Layout:
         return [(lines[0], len(lines)) for lines in found.values()]
 
 
-def buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Of at most BUCKET_BYTES, or one tensor."""
-    bucket: list[Tensor] = []
-    size = 0
-    for tensor in tensors:
-        if bucket and size + tensor.bytes > BUCKET_BYTES:
-            yield bucket
-            bucket, size = [], 0
-        bucket.append(tensor)
-        size += tensor.bytes
-    yield bucket
+def buckets(
+    tensors: list[Tensor], ranks: int, owners: list[int] | None = None
+) -> Iterator[list[tuple[int, int]]]:
+    """Those that cross ranks together, as the runtime has them that cuts them: of each its place
+    in the list, and how many of its elements the first rank steps. ``owners``: where each is one
+    rank's, which rank's."""
+    mesh, axes = Mesh(("dp",), (ranks,)), ("dp",)
+    wholes = []
+    for number, tensor in enumerate(tensors):
+        layout = WholeLayout(tensor.shape, flat=axes, begin=-1)
+        entry = Entry(axes)
+        if owners is not None:
+            layout, entry = WholeLayout(tensor.shape), Entry(axes, owner=owners[number])
+        wholes.append(Whole(tensor.name, tensor.shape, tensor.dtype, layout, entry))
+    [cuts] = cuts_of(mesh, wholes, [0], BUCKET_BYTES)
+    found: dict[int, list[tuple[int, int]]] = {}
+    for number, cut in enumerate(cuts):
+        found.setdefault(cut.bucket, []).append((number, cut.end - cut.begin))
+    yield from found.values()
 
 
 def make_lines(model: Model, ranks: int, is_reversed: bool) -> tuple[Line, ...]:
-    """A line for each bucket of each dtype, whose tensors come from the last on where they
-    are reversed."""
-    by_dtype: dict[str, list[Tensor]] = {}
-    for tensor in reversed(model.tensors) if is_reversed else model.tensors:
-        by_dtype.setdefault(tensor.dtype, []).append(tensor)
+    """A line for each bucket, whose tensors come from the last on where they are reversed."""
+    tensors = model.tensors[::-1] if is_reversed else model.tensors
     lines = []
-    for of_dtype in by_dtype.values():
-        for tensors in buckets(of_dtype):
-            starts = tuple(itertools.accumulate((t.elements for t in tensors), initial=0))
-            length = -(-starts[-1] // (ranks * UNIT)) * UNIT
-            lines.append(Line(tuple(tensors), starts[:-1], length))
+    for bucket in buckets(list(tensors), ranks):
+        own = [tensors[number] for number, _ in bucket]
+        starts = itertools.accumulate((t.elements for t in own), initial=0)
+        # With what pads it where there are not enough for one part.
+        length = -(-sum(elements for _, elements in bucket) // UNIT) * UNIT
+        lines.append(Line(tuple(own), tuple(starts)[:-1], length))
     return tuple(lines)
 
 

@@ -74,13 +74,9 @@ class Owners:
     def buckets(self) -> list[list[Owned]]:
         """Those that cross together, of ``zero=``."""
         order = self.list[::-1] if self._layout.kind == "zero2" else self.list
-        made = []
-        for dtype in dict.fromkeys(one.tensor.dtype for one in order):
-            own = [one for one in order if one.tensor.dtype == dtype]
-            groups = iter(own)
-            for tensors in buckets([one.tensor for one in own]):
-                made.append([next(groups) for _ in tensors])
-        return made
+        tensors, owners = [one.tensor for one in order], [one.owner for one in order]
+        made = buckets(tensors, self._layout.ranks, owners) if order else ()
+        return [[order[number] for number, _ in bucket] for bucket in made]
 
 
 def _axes_of(tensor: Tensor, layout: Layout, definition: Definition) -> tuple[str, ...]:

@@ -8,15 +8,15 @@ from collections import defaultdict
 
 import torch
 
-from .binding.hypers import BETAS
+from .binding.hypers import BETAS, named
+from .optimizers.peer import Peer
 from .optimizers.peer_adam import SetsGradNone
-from .step.compiled import CompiledStep
 from .step.saving import adopted
 
 __all__ = ["FusedLAMB"]
 
 
-class FusedLAMB(SetsGradNone, CompiledStep, torch.optim.Optimizer):
+class FusedLAMB(SetsGradNone, Peer, torch.optim.Optimizer):
     """LAMB as in ``apex.optimizers.FusedLAMB``; definition ``fused_lamb.mlir``.
 
     You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76
@@ -38,21 +38,15 @@ class FusedLAMB(SetsGradNone, CompiledStep, torch.optim.Optimizer):
         max_grad_norm: gradients are divided by ``max(1, norm / max_grad_norm)``, the
             norm of all groups; 0: never. ``last_step.grad_norm`` is that norm.
         use_nvlamb: a trust ratio without weight decay, too.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`. Clipping comes before ``max_grad_norm``.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`. Clipping comes
+            before ``max_grad_norm``.
 
     Raises RuntimeError, as apex does, for ``amsgrad``.
     """
 
     _zoo_name = "fused_lamb"
     _attributes = ("adam_w_mode", "use_nvlamb")
-    _hypers = {
-        "lr": "lr",
-        **BETAS,
-        "eps": "eps",
-        "weight_decay": "weight_decay",
-        "max_grad_norm": "max_grad_norm",
-    }
+    _hypers = named("lr", "eps", "weight_decay", "max_grad_norm", **BETAS)
 
     def __init__(
         self,
@@ -72,19 +66,10 @@ class FusedLAMB(SetsGradNone, CompiledStep, torch.optim.Optimizer):
     ) -> None:
         if amsgrad:
             raise RuntimeError("FusedLAMB does not support the AMSGrad variant.")
-        defaults = {
-            "lr": lr,
-            "bias_correction": bias_correction,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "grad_averaging": grad_averaging,
-            "max_grad_norm": max_grad_norm,
-        }
         self.adam_w_mode = 1 if adam_w_mode else 0
         self.set_grad_none = set_grad_none
         self.use_nvlamb = use_nvlamb
-        super().__init__(params, defaults, **features)
+        self._begin(locals(), ("amsgrad", "adam_w_mode", "set_grad_none", "use_nvlamb"))
 
     def _read_hypers(self, group: dict) -> tuple[float, ...]:
         # One for all groups, in apex too.

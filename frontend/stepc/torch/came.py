@@ -6,13 +6,21 @@ from __future__ import annotations
 
 import torch
 
-from .binding.hypers import Part
-from .step.compiled import CompiledStep
+from .binding.hypers import Part, named
+from .optimizers.peer import Peer
 
 __all__ = ["CAME"]
 
 
-class CAME(CompiledStep, torch.optim.Optimizer):
+def _check(lr: float, betas: tuple[float, ...]) -> None:
+    if not lr > 0.0:
+        raise AssertionError(f"lr is {lr}, expected a number above 0")
+    for index, beta in enumerate(betas):
+        if not 0.0 <= beta <= 1.0:
+            raise AssertionError(f"beta {index} is {beta}, expected one in [0, 1]")
+
+
+class CAME(Peer, torch.optim.Optimizer):
     """CAME as in ``came_pytorch.CAME``; definition ``came.mlir``.
 
     Luo et al., "CAME: Confidence-guided Adaptive Memory Efficient Optimization",
@@ -29,24 +37,21 @@ class CAME(CompiledStep, torch.optim.Optimizer):
         clip_threshold: of the root mean square of an update.
         betas: decays of the averages of updates, squared gradients, instability.
         weight_decay: decoupled, times ``lr``.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises AssertionError, as came_pytorch does, for ``lr`` not above 0 and for a beta
     outside [0, 1]; TypeError where ``lr`` is not given.
     """
 
     _zoo_name = "came"
-    _hypers = {
-        "lr": "lr",
-        "eps1": Part("eps", 0),
-        "eps2": Part("eps", 1),
-        "clip_threshold": "clip_threshold",
-        "beta1": Part("betas", 0, 3),
-        "beta2": Part("betas", 1, 3),
-        "beta3": Part("betas", 2, 3),
-        "weight_decay": "weight_decay",
-    }
+    _hypers = named(
+        "lr",
+        "clip_threshold",
+        "weight_decay",
+        eps1=Part("eps", 0),
+        eps2=Part("eps", 1),
+        **{f"beta{i + 1}": Part("betas", i, 3) for i in range(3)},
+    )
     _dropped_dims = {
         "exp_avg_sq_row": -1,
         "exp_avg_sq_col": -2,
@@ -65,16 +70,5 @@ class CAME(CompiledStep, torch.optim.Optimizer):
         weight_decay: float = 0.0,
         **features,
     ) -> None:
-        if not lr > 0.0:
-            raise AssertionError(f"lr is {lr}, expected a number above 0")
-        for index, beta in enumerate(betas):
-            if not 0.0 <= beta <= 1.0:
-                raise AssertionError(f"beta {index} is {beta}, expected one in [0, 1]")
-        defaults = {
-            "lr": lr,
-            "eps": eps,
-            "clip_threshold": clip_threshold,
-            "betas": betas,
-            "weight_decay": weight_decay,
-        }
-        super().__init__(params, defaults, **features)
+        _check(lr, betas)
+        self._begin(locals())

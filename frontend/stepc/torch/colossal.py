@@ -14,11 +14,11 @@ import torch
 
 from . import apex, came
 from .binding.features import DynamicLossScale
-from .binding.hypers import BETAS
+from .binding.hypers import BETAS, named
 from .optimizers.checks import check_betas, check_not_negative
 from .optimizers.galore import GaLoreStep
+from .optimizers.peer import Peer, not_negative
 from .optimizers.peer_adam import GroupCounts, PeerAdam
-from .step.compiled import CompiledStep
 
 __all__ = [
     "CAME",
@@ -81,14 +81,7 @@ class CPUAdam(PeerAdam, torch.optim.Optimizer):
                 f"nvme_offload_fraction is {nvme_offload_fraction}, expected 0: "
                 "states stay in memory"
             )
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "bias_correction": bias_correction,
-        }
-        super().__init__(model_params, defaults, **features)
+        self._begin(locals(), ("adamw_mode", "nvme_offload_fraction", "nvme_offload_dir"))
         self.adamw_mode = adamw_mode
         self.nvme_offload_fraction = nvme_offload_fraction
         self.nvme_offload_dir = nvme_offload_dir
@@ -117,8 +110,7 @@ class FusedAdam(GroupCounts, torch.optim.Optimizer):
         weight_decay: see ``adamw_mode``.
         amsgrad: must be False.
         set_grad_none: what ``zero_grad()`` does (ColossalAI has it, and ignores it).
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises RuntimeError, as ColossalAI does, for ``amsgrad``. ``step`` takes a closure only.
     """
@@ -136,21 +128,10 @@ class FusedAdam(GroupCounts, torch.optim.Optimizer):
         set_grad_none: bool = True,
         **features,
     ) -> None:
-        if amsgrad:
-            raise RuntimeError("FusedAdam does not support the AMSGrad variant.")
-        defaults = {
-            "lr": lr,
-            "bias_correction": bias_correction,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-        }
-        self.adamw_mode = 1 if adamw_mode else 0
-        self.set_grad_none = set_grad_none
-        super().__init__(params, defaults, **features)
+        self._begin(locals())
 
 
-class Lamb(CompiledStep, torch.optim.Optimizer):
+class Lamb(Peer, torch.optim.Optimizer):
     """LAMB as in ``colossalai.nn.optimizer.Lamb``; definition ``deepspeed_lamb.mlir``,
     without a clamp.
 
@@ -166,23 +147,22 @@ class Lamb(CompiledStep, torch.optim.Optimizer):
         weight_decay: in the update, times the parameter.
         adam: a trust ratio of 1.
         bias_correction: times ``sqrt(1 - beta2^t) / (1 - beta1^t)`` for the whole step.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises ValueError, in the words of ColossalAI, for values out of range.
     """
 
     _zoo_name = "deepspeed_lamb"
     _attributes = ("adam",)
-    _hypers = {
-        "lr": "lr",
-        **BETAS,
-        "eps": "eps",
-        "weight_decay": "weight_decay",
+    _hypers = named(
+        "lr",
+        "eps",
+        "weight_decay",
         # Of the clamp, which is off.
-        "min_coeff": lambda group: 0.0,
-        "max_coeff": lambda group: math.inf,
-    }
+        min_coeff=lambda group: 0.0,
+        max_coeff=lambda group: math.inf,
+        **BETAS,
+    )
     _transient_states = frozenset({"weight_norm", "adam_norm", "trust_ratio"})
 
     def __init__(
@@ -199,15 +179,8 @@ class Lamb(CompiledStep, torch.optim.Optimizer):
         check_not_negative(lr, "learning rate")
         check_not_negative(eps, "epsilon value")
         check_betas(betas)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "bias_correction": bias_correction,
-        }
         self.adam = adam
-        super().__init__(params, defaults, **features)
+        self._begin(locals(), ("adam",))
 
     def _read_options(self, group: dict) -> dict[str, bool]:
         return {
@@ -245,6 +218,15 @@ def get_galore_param_groups(
     ]
 
 
+# What arguments of the next class have to be, and why.
+_GALORE_ONLY = {
+    "nbits": (32, "there are no states of 8 bits"),
+    "percentile_clipping": (100, "clip= clips gradients"),
+    "is_paged": (False, "states stay in memory"),
+    "args": (None, "each argument is given by its name"),
+}
+
+
 class DistGaloreAwamW(GaLoreStep, torch.optim.Optimizer):
     """GaLore as in ``colossalai.nn.optimizer.DistGaloreAwamW`` with ``nbits=32``; definition
     ``galore_adamw.mlir``, with the Adam of bitsandbytes, whose eps is corrected for bias.
@@ -266,14 +248,19 @@ class DistGaloreAwamW(GaLoreStep, torch.optim.Optimizer):
         block_wise: not used.
         is_paged: must be False: states stay in memory.
         args: must be None.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises ValueError for another ``nbits``, ``percentile_clipping``, ``is_paged`` or ``args``,
     and for values out of range.
     """
 
     _corrected_eps = True
+    _ranges = {
+        "lr": not_negative("learning rate"),
+        "eps": not_negative("epsilon value"),
+        "betas": check_betas,
+        "weight_decay": not_negative("weight_decay value"),
+    }
 
     def __init__(
         self,
@@ -290,25 +277,13 @@ class DistGaloreAwamW(GaLoreStep, torch.optim.Optimizer):
         args=None,
         **features,
     ) -> None:
-        only = {
-            "nbits": (nbits, 32, "there are no states of 8 bits"),
-            "percentile_clipping": (percentile_clipping, 100, "clip= clips gradients"),
-            "is_paged": (is_paged, False, "states stay in memory"),
-            "args": (args, None, "each argument is given by its name"),
-        }
-        for name, (value, expected, why) in only.items():
-            if value != expected:
-                raise ValueError(f"{name} is {value}, expected {expected}: {why}")
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        self._check_values(defaults)
-        super().__init__(params, defaults, **features)
+        self._begin(locals(), ("min_8bit_size", "block_wise"))
 
-    @staticmethod
-    def _check_values(group: dict) -> None:
-        check_not_negative(group["lr"], "learning rate")
-        check_not_negative(group["eps"], "epsilon value")
-        check_betas(group["betas"])
-        check_not_negative(group["weight_decay"], "weight_decay value")
+    def _begin(self, arguments: dict, but: tuple[str, ...]) -> None:
+        for name, (expected, why) in _GALORE_ONLY.items():
+            if arguments[name] != expected:
+                raise ValueError(f"{name} is {arguments[name]}, expected {expected}: {why}")
+        super()._begin(arguments, (*but, *_GALORE_ONLY))
 
 
 class DynamicGradScaler(DynamicLossScale):

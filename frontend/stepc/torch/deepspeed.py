@@ -7,9 +7,9 @@ from __future__ import annotations
 import torch
 
 from .binding.features import ClipByNorm, DynamicLossScale, clips
-from .binding.hypers import BETAS
+from .binding.hypers import BETAS, named
+from .optimizers.peer import Peer
 from .optimizers.peer_adam import LastCounts, PeerAdam
-from .step.compiled import CompiledStep
 
 __all__ = ["DeepSpeedCPUAdam", "DynamicLossScaler", "FusedAdam", "FusedLamb"]
 
@@ -32,8 +32,7 @@ class FusedAdam(LastCounts, torch.optim.Optimizer):
         weight_decay: see ``adam_w_mode``.
         amsgrad: must be False.
         set_grad_none: what ``zero_grad()`` does.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises RuntimeError, as DeepSpeed does, for ``amsgrad``. ``step`` takes a closure only.
     """
@@ -53,18 +52,7 @@ class FusedAdam(LastCounts, torch.optim.Optimizer):
         set_grad_none: bool = True,
         **features,
     ) -> None:
-        if amsgrad:
-            raise RuntimeError("FusedAdam does not support the AMSGrad variant.")
-        defaults = {
-            "lr": lr,
-            "bias_correction": bias_correction,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-        }
-        self.adam_w_mode = 1 if adam_w_mode else 0
-        self.set_grad_none = set_grad_none
-        super().__init__(params, defaults, **features)
+        self._begin(locals())
 
 
 class DeepSpeedCPUAdam(PeerAdam, torch.optim.Optimizer):
@@ -83,8 +71,7 @@ class DeepSpeedCPUAdam(PeerAdam, torch.optim.Optimizer):
         amsgrad: must be False (DeepSpeed ignores it).
         adamw_mode: decay the parameter itself, else in the gradient.
         fp32_optimizer_states: must be True.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises RuntimeError for ``amsgrad``, ValueError for states of the parameter's dtype.
     """
@@ -109,20 +96,12 @@ class DeepSpeedCPUAdam(PeerAdam, torch.optim.Optimizer):
             raise RuntimeError("DeepSpeedCPUAdam does not support the AMSGrad variant.")
         if not fp32_optimizer_states:
             raise ValueError("fp32_optimizer_states is False, expected True: states are float32")
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "bias_correction": bias_correction,
-            "amsgrad": amsgrad,
-        }
-        super().__init__(model_params, defaults, **features)
+        self._begin(locals(), ("adamw_mode", "fp32_optimizer_states"))
         self.adam_w_mode = adamw_mode
         self.fp32_optimizer_states = fp32_optimizer_states
 
 
-class FusedLamb(CompiledStep, torch.optim.Optimizer):
+class FusedLamb(Peer, torch.optim.Optimizer):
     """LAMB as in ``deepspeed.ops.lamb.FusedLamb``; definition ``deepspeed_lamb.mlir``.
 
     You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76
@@ -142,8 +121,7 @@ class FusedLamb(CompiledStep, torch.optim.Optimizer):
         max_coeff: largest trust ratio.
         min_coeff: smallest trust ratio.
         amsgrad: must be False.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises RuntimeError, as DeepSpeed does, for ``amsgrad``. ``step`` takes a closure
     only, not DeepSpeed's lists of gradients, and ``get_lamb_coeffs`` is not there.
@@ -151,14 +129,7 @@ class FusedLamb(CompiledStep, torch.optim.Optimizer):
 
     _zoo_name = "deepspeed_lamb"
     _attributes = ("eps_mode",)
-    _hypers = {
-        "lr": "lr",
-        **BETAS,
-        "eps": "eps",
-        "weight_decay": "weight_decay",
-        "min_coeff": "min_coeff",
-        "max_coeff": "max_coeff",
-    }
+    _hypers = named("lr", "eps", "weight_decay", "min_coeff", "max_coeff", **BETAS)
 
     def __init__(
         self,
@@ -178,20 +149,9 @@ class FusedLamb(CompiledStep, torch.optim.Optimizer):
         if amsgrad:
             raise RuntimeError("FusedLamb does not support the AMSGrad variant.")
         if max_grad_norm > 0:
-            clip = clips(features.pop("clip", None))
-            features["clip"] = [*clip, ClipByNorm(max_grad_norm)]
-        defaults = {
-            "lr": lr,
-            "bias_correction": bias_correction,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "max_grad_norm": max_grad_norm,
-            "max_coeff": max_coeff,
-            "min_coeff": min_coeff,
-        }
+            features["clip"] = [*clips(features.get("clip")), ClipByNorm(max_grad_norm)]
         self.eps_mode = 0 if eps_inside_sqrt else 1  # which _read_options asks for
-        super().__init__(params, defaults, **features)
+        self._begin(locals(), ("amsgrad", "eps_inside_sqrt"))
 
     def _read_options(self, group: dict) -> dict[str, bool]:
         return {
@@ -216,16 +176,8 @@ class DynamicLossScaler(DynamicLossScale):
     """
 
     _fragment = "deepspeed_scaler"
-    _hypers = {
-        "scale_factor": "scale_factor",
-        "scale_window": "scale_window",
-        "min_scale": "min_scale",
-        "delayed_shift": "delayed_shift",
-    }
-    _options = {
-        "consecutive_hysteresis": "consecutive_hysteresis",
-        "late_growth": "late_growth",
-    }
+    _hypers = named("scale_factor", "scale_window", "min_scale", "delayed_shift")
+    _options = named("consecutive_hysteresis", "late_growth")
     _scalars = {"scale": "init_scale"}
 
     def __init__(

@@ -19,7 +19,8 @@ import torch
 
 from .. import errors
 from .binding.features import ClipByValue, LossScale
-from .binding.hypers import Part
+from .binding.hypers import Part, named
+from .optimizers.peer import keys_of
 from .ranks.zero.settings import Zero
 from .step.backward_norms import coefficient_of
 from .step.compiled import CompiledStep
@@ -138,7 +139,7 @@ class Lomo(_InManner):
     """
 
     _zoo_name = "lomo"
-    _hypers = {"lr": "lr", "weight_decay": "weight_decay"}
+    _hypers = named("lr", "weight_decay")
     _keeps_step = False
 
     def __init__(
@@ -153,12 +154,7 @@ class Lomo(_InManner):
         zero: Zero | None = None,
         timeout: datetime.timedelta | None = None,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "clip_grad_norm": clip_grad_norm,
-            "clip_grad_value": clip_grad_value,
-            "weight_decay": weight_decay,
-        }
+        defaults = keys_of(locals(), ("model", "loss_scale_args", "zero", "timeout"))
         super().__init__(model, defaults, None, zero=zero or 0, timeout=timeout)
 
 
@@ -187,14 +183,14 @@ class AdaLomo(_InManner):
     """
 
     _zoo_name = "adalomo"
-    _hypers = {
-        "lr": "lr",
-        "eps1": Part("eps", 0),
-        "eps2": Part("eps", 1),
-        "clip_threshold": "clip_threshold",
-        "decay_rate": "decay_rate",
-        "weight_decay": "weight_decay",
-    }
+    _hypers = named(
+        "lr",
+        "clip_threshold",
+        "decay_rate",
+        "weight_decay",
+        eps1=Part("eps", 0),
+        eps2=Part("eps", 1),
+    )
     _dropped_dims = {"exp_avg_sq_row": -1, "exp_avg_sq_col": -2}
 
     def __init__(
@@ -212,13 +208,5 @@ class AdaLomo(_InManner):
         zero: Zero | None = None,
         timeout: datetime.timedelta | None = None,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "eps": eps,
-            "clip_threshold": clip_threshold,
-            "decay_rate": decay_rate,
-            "clip_grad_norm": clip_grad_norm,
-            "clip_grad_value": clip_grad_value,
-            "weight_decay": weight_decay,
-        }
+        defaults = keys_of(locals(), ("model", "loss_scale", "zero", "timeout"))
         super().__init__(model, defaults, loss_scale, zero=zero or 0, timeout=timeout)

@@ -223,13 +223,14 @@ STEPC_API StepcStatus stepcPlanSetBuckets(StepcPlan *plan,
 /* Which elements of each tensor, in row-major order, this rank steps: [begin,
  * end), as stepcPlanBind cuts the same bindings where they are the first of a
  * plan with this mesh and these buckets. For who makes states before there is a
- * plan, or looks at saved ones. Of what one rank owns the entry says which. No
- * memory is read or written. */
+ * plan, or looks at saved ones. Of what one rank owns the entry says which.
+ * outBucket may be NULL: for each the bucket with which it crosses ranks, from 0
+ * on, or -1 where it has no entry. No memory is read or written. */
 STEPC_API StepcStatus stepcGetParts(const StepcAxis *axes, int64_t numAxes,
                                     const StepcBinding *bindings, int64_t n,
                                     int64_t gradientBytes,
                                     int64_t parameterBytes, int64_t *outBegin,
-                                    int64_t *outEnd);
+                                    int64_t *outEnd, int64_t *outBucket);
 
 /* Binds tensors and takes all memory that their steps need. A parameter is
  * updated by the first rule of the definition that its shape fits and whose

@@ -160,7 +160,7 @@ void EntryRank::addStates(std::vector<StepcBinding> &bindings, size_t begin,
   std::vector<int64_t> from(bindings.size()), to(bindings.size());
   ASSERT_OK(stepcGetParts(axes.data(), int64_t(axes.size()), bindings.data(),
                           int64_t(bindings.size()), gradientBytes,
-                          parameterBytes, from.data(), to.data()));
+                          parameterBytes, from.data(), to.data(), nullptr));
   for (size_t i = 0; i < bindings.size(); ++i) {
     const EntrySpec &spec = specs[begin + i];
     std::vector<int64_t> shape = spec.shape;

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import torch
 
-from ..step.compiled import CompiledStep
-from .checks import CheckedGroups, params_of
+from .checks import params_of
 from .galore import SIDES, GaLoreAdamW, LowRankGroups, check_low_rank
+from .peer import Peer
 
 __all__ = ["APOLLOAdamW"]
 
@@ -36,7 +36,7 @@ def _check_low_rank(group: dict) -> None:
             )
 
 
-class APOLLOAdamW(LowRankGroups, CheckedGroups, CompiledStep, torch.optim.Optimizer):
+class APOLLOAdamW(LowRankGroups, Peer, torch.optim.Optimizer):
     """APOLLO, as in ``apollo_torch.APOLLOAdamW``; definition ``apollo.mlir``.
 
     Zhu et al., "APOLLO: SGD-like Memory, AdamW-level Performance", MLSys 2025. Matrices of a
@@ -74,8 +74,7 @@ class APOLLOAdamW(LowRankGroups, CheckedGroups, CompiledStep, torch.optim.Optimi
         disable_nl: do not limit by how much the norm of a matrix's update may grow in a step.
         no_deprecation_warning: makes no difference.
         projection_seed: of random projections, any number.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises ValueError for values out of range.
     """
@@ -90,7 +89,7 @@ class APOLLOAdamW(LowRankGroups, CheckedGroups, CompiledStep, torch.optim.Optimi
         "proj_type": "std",
     }
     _check_low_rank = staticmethod(_check_low_rank)
-    _check_values = staticmethod(GaLoreAdamW._check_values)
+    _check_values = GaLoreAdamW._check_values
 
     def __init__(
         self,
@@ -106,18 +105,7 @@ class APOLLOAdamW(LowRankGroups, CheckedGroups, CompiledStep, torch.optim.Optimi
         projection_seed: float = 0.0,
         **features,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "correct_bias": correct_bias,
-            "scale_front": scale_front,
-            "disable_nl": disable_nl,
-            "projection_seed": projection_seed,
-        }
-        self._check_values(defaults)
-        super().__init__(params, defaults, **features)
+        self._begin(locals(), ("no_deprecation_warning",))
 
     def _read_options(self, group: dict) -> dict[str, bool | int]:
         options = super()._read_options(group)

@@ -9,10 +9,15 @@ from collections.abc import Iterator
 from torch import Tensor
 
 
-def check_lr(lr: float | Tensor) -> None:
-    """ValueError for a learning rate below 0, or of several elements."""
+def check_one(lr: float | Tensor) -> None:
+    """ValueError for a learning rate of several elements."""
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError("Tensor lr must be 1-element")
+
+
+def check_lr(lr: float | Tensor) -> None:
+    """ValueError for a learning rate below 0, or of several elements."""
+    check_one(lr)
     if not lr >= 0.0:
         raise ValueError(f"Invalid learning rate: {lr}")
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import torch
 
-from ..step.compiled import CompiledStep
-from .checks import CheckedGroups, check_whole, list_params, params_of
+from ..binding.hypers import named
+from .checks import check_not_negative, check_whole, list_params, params_of
+from .peer import Peer
 
 __all__ = ["Dion"]
 
@@ -35,7 +36,7 @@ def _check_matrices(group: dict) -> None:
             )
 
 
-class Dion(CheckedGroups, CompiledStep, torch.optim.Optimizer):
+class Dion(Peer, torch.optim.Optimizer):
     """Orthonormal updates of low rank; definition ``dion.mlir``.
 
     Ahn et al., "Dion: Distributed Orthonormalized Updates", 2025, algorithm 1, as in
@@ -66,23 +67,14 @@ class Dion(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         rank: columns of Q.
         epsilon: added to norms of columns; and to the root in "adamw".
         projection_seed: of the first Q, any number.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises ValueError for values out of range, and for parameters that are no matrices in a
     group with "dion".
     """
 
     _zoo_name = "dion"
-    _hypers = {
-        "lr": "lr",
-        "mu": "mu",
-        "beta1": "beta1",
-        "beta2": "beta2",
-        "weight_decay": "weight_decay",
-        "epsilon": "epsilon",
-        "projection_seed": "projection_seed",
-    }
+    _hypers = named("lr", "mu", "beta1", "beta2", "weight_decay", "epsilon", "projection_seed")
 
     def __init__(
         self,
@@ -98,31 +90,15 @@ class Dion(CheckedGroups, CompiledStep, torch.optim.Optimizer):
     ) -> None:
         if len(betas) != 2 or not all(beta >= 0.0 for beta in betas):
             raise ValueError(f"Invalid betas: {betas}")
-        defaults = {
-            "lr": lr,
-            "mu": mu,
-            "beta1": betas[0],
-            "beta2": betas[1],
-            "weight_decay": weight_decay,
-            "epsilon": epsilon,
-            "rank": rank,
-            "projection_seed": projection_seed,
-            "algorithm": "dion",
-        }
-        self._check_values(defaults)
-        super().__init__(params, defaults, **features)
+        self._begin(locals(), ("betas",), beta1=betas[0], beta2=betas[1], algorithm="dion")
 
-    @staticmethod
-    def _check_values(group: dict) -> None:
-        if not group["lr"] >= 0.0:
-            raise ValueError(f"Invalid learning rate: {group['lr']}")
-        if not group["mu"] >= 0.0:
-            raise ValueError(f"Invalid momentum factor (mu): {group['mu']}")
+    def _check_values(self, group: dict) -> None:
+        check_not_negative(group["lr"], "learning rate")
+        check_not_negative(group["mu"], "momentum factor (mu)")
         betas = group["beta1"], group["beta2"]
         if not all(beta >= 0.0 for beta in betas):
             raise ValueError(f"Invalid betas: {betas}")
-        if not group["weight_decay"] >= 0.0:
-            raise ValueError(f"Invalid weight_decay value: {group['weight_decay']}")
+        check_not_negative(group["weight_decay"], "weight_decay value")
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a parameter group, as torch's; raises ValueError for values out of range, as the

@@ -9,10 +9,10 @@ from typing import ClassVar, NamedTuple
 
 import torch
 
-from ..binding.hypers import BETAS
-from ..step.compiled import CompiledStep
-from .checks import CheckedGroups, check_whole, list_params, params_of
+from ..binding.hypers import BETAS, named
+from .checks import check_whole, list_params, params_of
 from .hf_adafactor import Adafactor
+from .peer import Peer
 
 __all__ = ["GaLoreAdafactor", "GaLoreAdamW"]
 
@@ -96,7 +96,7 @@ class LowRankGroups:
         }
 
 
-class GaLoreStep(LowRankGroups, CheckedGroups, CompiledStep):
+class GaLoreStep(LowRankGroups, Peer):
     """Mix-in before ``torch.optim.Optimizer``; definition ``galore_adamw.mlir``.
 
     A group without a rank is AdamW. ``_corrected_eps``: whether eps is corrected for bias as
@@ -105,7 +105,7 @@ class GaLoreStep(LowRankGroups, CheckedGroups, CompiledStep):
 
     _zoo_name = "galore_adamw"
     _corrected_eps = False
-    _hypers = {"lr": "lr", **BETAS, "eps": "eps", "weight_decay": "weight_decay", **_HYPERS}
+    _hypers = named("lr", "eps", "weight_decay", **BETAS, **_HYPERS)
 
     def _read_options(self, group: dict) -> dict[str, bool | int]:
         return {
@@ -146,8 +146,7 @@ class GaLoreAdamW(GaLoreStep, torch.optim.Optimizer):
         weight_decay: decoupled, times ``lr``, behind the update.
         correct_bias: divide the averages by their weights' sums.
         no_deprecation_warning: makes no difference.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises ValueError for values out of range.
     """
@@ -163,18 +162,9 @@ class GaLoreAdamW(GaLoreStep, torch.optim.Optimizer):
         no_deprecation_warning: bool = False,
         **features,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "correct_bias": correct_bias,
-        }
-        self._check_values(defaults)
-        super().__init__(params, defaults, **features)
+        self._begin(locals(), ("no_deprecation_warning",))
 
-    @staticmethod
-    def _check_values(group: dict) -> None:
+    def _check_values(self, group: dict) -> None:
         if not group["lr"] >= 0.0:
             raise ValueError(f"Invalid learning rate: {group['lr']} - should be >= 0.0")
         for beta in group["betas"]:
@@ -211,8 +201,7 @@ class GaLoreAdafactor(LowRankGroups, Adafactor):
         scale_parameter: multiply the learning rate by the parameter's root mean square.
         relative_step: learning rate from the step count, instead of ``lr``.
         warmup_init: begin with small ones; needs ``relative_step``.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises ValueError, in the words of the authors, for ``lr`` with ``relative_step`` and for
     ``warmup_init`` without, and for a rank that is out of range or of what is no matrix.

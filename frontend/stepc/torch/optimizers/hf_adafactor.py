@@ -8,8 +8,8 @@ import math
 
 import torch
 
-from ..binding.hypers import Part
-from ..step.compiled import CompiledStep
+from ..binding.hypers import Part, named
+from .peer import Peer
 
 __all__ = ["Adafactor"]
 
@@ -24,7 +24,7 @@ def _beta1(group: dict) -> float:
     return 0.0 if group["beta1"] is None else float(group["beta1"])
 
 
-class Adafactor(CompiledStep, torch.optim.Optimizer):
+class Adafactor(Peer, torch.optim.Optimizer):
     """Adafactor as in ``transformers.Adafactor``; definition ``adafactor.mlir``.
 
     Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory
@@ -45,28 +45,23 @@ class Adafactor(CompiledStep, torch.optim.Optimizer):
         scale_parameter: multiply the learning rate by the parameter's root mean square.
         relative_step: learning rate from the step count, instead of ``lr``.
         warmup_init: begin with small ones; needs ``relative_step``.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises ValueError, in the words of transformers, for ``lr`` with
     ``relative_step`` and for ``warmup_init`` without.
     """
 
     _zoo_name = "adafactor"
-    _hypers = {
-        "lr": _lr,
-        "eps1": Part("eps", 0),
-        "eps2": Part("eps", 1),
-        "clip_threshold": "clip_threshold",
-        "decay_rate": "decay_rate",
-        "beta1": _beta1,
-        "weight_decay": "weight_decay",
-    }
-    _options = {
-        "scale_parameter": "scale_parameter",
-        "relative_step": "relative_step",
-        "warmup_init": "warmup_init",
-    }
+    _hypers = named(
+        "clip_threshold",
+        "decay_rate",
+        "weight_decay",
+        lr=_lr,
+        eps1=Part("eps", 0),
+        eps2=Part("eps", 1),
+        beta1=_beta1,
+    )
+    _options = named("scale_parameter", "relative_step", "warmup_init")
     _dropped_dims = {"exp_avg_sq_row": -1, "exp_avg_sq_col": -2}
     _transient_states = frozenset({"RMS"})
 
@@ -88,18 +83,7 @@ class Adafactor(CompiledStep, torch.optim.Optimizer):
             raise ValueError("Cannot combine manual `lr` and `relative_step=True` options")
         if warmup_init and not relative_step:
             raise ValueError("`warmup_init=True` requires `relative_step=True`")
-        defaults = {
-            "lr": lr,
-            "eps": eps,
-            "clip_threshold": clip_threshold,
-            "decay_rate": decay_rate,
-            "beta1": beta1,
-            "weight_decay": weight_decay,
-            "scale_parameter": scale_parameter,
-            "relative_step": relative_step,
-            "warmup_init": warmup_init,
-        }
-        super().__init__(params, defaults, **features)
+        self._begin(locals())
 
     def _get_lr(self, param_group: dict, param_state: dict) -> float:
         """For ``transformers.AdafactorSchedule``, which asks it of a group's first

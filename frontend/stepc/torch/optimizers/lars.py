@@ -7,11 +7,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..step.compiled import CompiledStep
-from .checks import CheckedGroups, check_lr, check_not_negative
+from ..binding.hypers import named
+from .checks import check_lr, check_not_negative
+from .peer import Peer
 
 
-class LARS(CheckedGroups, CompiledStep, torch.optim.Optimizer):
+class LARS(Peer, torch.optim.Optimizer):
     """LARS, "Large Batch Training of Convolutional Networks"; definition ``lars.mlir``.
 
     Arguments and defaults are those of ``pytorch_optimizer.LARS``: scalars and
@@ -34,27 +35,14 @@ class LARS(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         lr_in_momentum: gather the momentum times the learning rate.
         vectors_as_sgd: no ratio and no decay for tensors of fewer than two dims.
         bound_ratio: at most ``1 / lr`` for the ratio, as apex' LARC with ``clip=True``.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises ValueError for values out of range.
     """
 
     _zoo_name = "lars"
-    _hypers = {
-        "lr": "lr",
-        "momentum": "momentum",
-        "weight_decay": "weight_decay",
-        "trust_coefficient": "trust_coefficient",
-        "eps": "eps",
-    }
-    _options = {
-        "lr_in_momentum": "lr_in_momentum",
-        "nesterov": "nesterov",
-        "bound_ratio": "bound_ratio",
-        "vectors_as_sgd": "vectors_as_sgd",
-        "maximize": "maximize",
-    }
+    _hypers = named("lr", "momentum", "weight_decay", "trust_coefficient", "eps")
+    _options = named("lr_in_momentum", "nesterov", "bound_ratio", "vectors_as_sgd", "maximize")
     _keeps_step = False
 
     def __init__(
@@ -75,22 +63,7 @@ class LARS(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         bound_ratio: bool = False,
         **features,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "dampening": dampening,
-            "trust_coefficient": trust_coefficient,
-            "nesterov": nesterov,
-            "foreach": foreach,
-            "maximize": maximize,
-            "eps": eps,
-            "lr_in_momentum": lr_in_momentum,
-            "vectors_as_sgd": vectors_as_sgd,
-            "bound_ratio": bound_ratio,
-        }
-        self._check_values(defaults)
-        super().__init__(params, defaults, **features)
+        self._begin(locals())
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)
@@ -98,8 +71,7 @@ class LARS(CheckedGroups, CompiledStep, torch.optim.Optimizer):
             for name in ("maximize", "eps", "lr_in_momentum", "vectors_as_sgd", "bound_ratio"):
                 group.setdefault(name, self.defaults[name])
 
-    @staticmethod
-    def _check_values(group: dict) -> None:
+    def _check_values(self, group: dict) -> None:
         check_lr(group["lr"])
         for name in ("weight_decay", "momentum", "trust_coefficient", "eps"):
             check_not_negative(group[name], f"{name} value")

@@ -7,12 +7,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..binding.hypers import BETAS
-from ..step.compiled import CompiledStep
-from .checks import CheckedGroups, check_betas, check_lr, check_not_negative
+from ..binding.hypers import BETAS, named
+from .checks import check_betas, check_lr
+from .peer import Peer, not_negative
 
 
-class Lion(CheckedGroups, CompiledStep, torch.optim.Optimizer):
+class Lion(Peer, torch.optim.Optimizer):
     """Lion, "Symbolic Discovery of Optimization Algorithms"; definition ``lion.mlir``.
 
     ``state`` has ``exp_avg``: float32, or float64 beside float64 parameters.
@@ -23,16 +23,20 @@ class Lion(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         betas: weight of the momentum in the update, and its decay.
         weight_decay: decoupled, times ``lr``.
         maximize: ascend instead of descend.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises ValueError for values out of range.
     """
 
     _zoo_name = "lion"
-    _hypers = {"lr": "lr", **BETAS, "weight_decay": "weight_decay"}
+    _hypers = named("lr", "weight_decay", **BETAS)
     _options = {"maximize": "maximize"}
     _keeps_step = False
+    _ranges = {
+        "lr": check_lr,
+        "betas": check_betas,
+        "weight_decay": not_negative("weight_decay value"),
+    }
 
     def __init__(
         self,
@@ -43,12 +47,4 @@ class Lion(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         maximize: bool = False,
         **features,
     ) -> None:
-        defaults = {"lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize}
-        self._check_values(defaults)
-        super().__init__(params, defaults, **features)
-
-    @staticmethod
-    def _check_values(group: dict) -> None:
-        check_lr(group["lr"])
-        check_betas(group["betas"])
-        check_not_negative(group["weight_decay"], "weight_decay value")
+        self._begin(locals())

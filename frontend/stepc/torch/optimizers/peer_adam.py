@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from ..binding.hypers import BETAS
-from ..step.compiled import CompiledStep
+from ..binding.hypers import BETAS, named
 from ..step.saving import SCALARS, adopted
+from .peer import Peer
 
 
 class SetsGradNone:
@@ -24,7 +24,7 @@ class SetsGradNone:
         super().zero_grad(self.set_grad_none if set_to_none is None else set_to_none)
 
 
-class PeerAdam(CompiledStep):
+class PeerAdam(Peer):
     """Mix-in before ``torch.optim.Optimizer``; definition ``cpu_adam.mlir``.
 
     ``_mode_name``: the attribute, and the option of the definition, that says whether
@@ -33,7 +33,7 @@ class PeerAdam(CompiledStep):
 
     _zoo_name = "cpu_adam"
     _mode_name = "adamw_mode"
-    _hypers = {"lr": "lr", **BETAS, "eps": "eps", "weight_decay": "weight_decay"}
+    _hypers = named("lr", "eps", "weight_decay", **BETAS)
 
     def _read_options(self, group: dict) -> dict[str, bool]:
         return {
@@ -55,6 +55,13 @@ class PeerFusedAdam(SetsGradNone, PeerAdam):
 
     _zoo_name = "fused_adam"
     _group_step = False
+
+    def _begin(self, arguments: dict) -> None:
+        if arguments["amsgrad"]:
+            raise RuntimeError("FusedAdam does not support the AMSGrad variant.")
+        setattr(self, self._mode_name, 1 if arguments[self._mode_name] else 0)
+        self.set_grad_none = arguments["set_grad_none"]
+        super()._begin(arguments, ("amsgrad", self._mode_name, "set_grad_none"))
 
     def _read_options(self, group: dict) -> dict[str, bool]:
         return {

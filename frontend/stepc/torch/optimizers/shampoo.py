@@ -11,10 +11,10 @@ from typing import NamedTuple
 import torch
 
 from ..._log import log
-from ..binding.hypers import BETAS
-from ..step.compiled import CompiledStep
+from ..binding.hypers import BETAS, named
 from ..tensors.callers import level_of_caller
-from .checks import CheckedGroups, check_dims, check_whole, params_of
+from .checks import check_dims, check_one, check_whole, params_of
+from .peer import Peer
 
 __all__ = ["Shampoo"]
 
@@ -95,8 +95,7 @@ def _most(group: dict) -> int:
 
 def _check_range(group: dict) -> None:
     """ValueError for numbers that the original refuses."""
-    if isinstance(group["lr"], torch.Tensor) and group["lr"].numel() != 1:
-        raise ValueError("Tensor lr must be 1-element")
+    check_one(group["lr"])
     beta1, beta2 = group["betas"]
     beta3 = group["beta3"]
     beta_a = group["grafting_beta2"]
@@ -165,7 +164,7 @@ def _factors(shape: torch.Size, most: int) -> tuple[int, ...]:
     return tuple(d for d, size in enumerate(shape) if len(shape) == 2 and 1 < size <= most)
 
 
-class Shampoo(CheckedGroups, CompiledStep, torch.optim.Optimizer):
+class Shampoo(Peer, torch.optim.Optimizer):
     """Shampoo with grafting; definition ``shampoo.mlir``.
 
     Gupta et al., "Shampoo: Preconditioned Stochastic Tensor Optimization", ICML 2018; Shi et
@@ -212,29 +211,28 @@ class Shampoo(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         momentum, dampening, use_nesterov: of the update, as in SGD (``ClassicMomentumConfig``).
         inverse_exponent_override: exponents by the number of dims that are more than 1, as
             ``{2: 0.2}`` or ``{2: {0: 0.5, 1: 0.0}, 1: 0.25}``.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises ValueError for values out of range, and for parameters of more than two dims.
     """
 
     _zoo_name = "shampoo"
-    _hypers = {
-        "lr": "lr",
+    _hypers = named(
+        "lr",
+        "epsilon",
+        "precondition_frequency",
+        "grafting_epsilon",
+        "momentum",
+        "dampening",
+        beta3=lambda group: group["betas"][0] if group["beta3"] == -1.0 else group["beta3"],
+        weight_decay=_weight_decay,
+        start_preconditioning_step=_start,
+        inverse_exponent_0=_exponent(2, 0),
+        inverse_exponent_1=_exponent(2, 1),
+        inverse_exponent_alone=_exponent(1, 0),
+        grafting_beta2=_grafting_beta2,
         **BETAS,
-        "beta3": lambda group: group["betas"][0] if group["beta3"] == -1.0 else group["beta3"],
-        "epsilon": "epsilon",
-        "weight_decay": _weight_decay,
-        "precondition_frequency": "precondition_frequency",
-        "start_preconditioning_step": _start,
-        "inverse_exponent_0": _exponent(2, 0),
-        "inverse_exponent_1": _exponent(2, 1),
-        "inverse_exponent_alone": _exponent(1, 0),
-        "grafting_beta2": _grafting_beta2,
-        "grafting_epsilon": "grafting_epsilon",
-        "momentum": "momentum",
-        "dampening": "dampening",
-    }
+    )
 
     def __init__(
         self,
@@ -258,32 +256,12 @@ class Shampoo(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         inverse_exponent_override: dict | None = None,
         **features,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "beta3": beta3,
-            "epsilon": epsilon,
-            "weight_decay": weight_decay,
-            "peak_lr": lr,
-            "weight_decay_type": _choice(weight_decay_type, "weight_decay_type", _DECAYS),
-            "max_preconditioner_dim": max_preconditioner_dim,
-            "precondition_frequency": precondition_frequency,
-            "start_preconditioning_step": start_preconditioning_step,
-            "use_bias_correction": use_bias_correction,
-            "grafting_type": _choice(grafting_type, "grafting_type", ("none", *_GRAFTINGS)),
-            "grafting_beta2": grafting_beta2,
-            "grafting_epsilon": grafting_epsilon,
-            "momentum": momentum,
-            "dampening": dampening,
-            "use_nesterov": use_nesterov,
-            "inverse_exponent_override": inverse_exponent_override,
-        }
-        self._check_values(defaults)
-        defaults["peak_lr"] = float(lr)  # which a schedule of a tensor does not move
-        super().__init__(params, defaults, **features)
+        weight_decay_type = _choice(weight_decay_type, "weight_decay_type", _DECAYS)
+        grafting_type = _choice(grafting_type, "grafting_type", ("none", *_GRAFTINGS))
+        check_one(lr)
+        self._begin(locals(), peak_lr=float(lr))  # which a schedule of a tensor does not move
 
-    @staticmethod
-    def _check_values(group: dict) -> None:
+    def _check_values(self, group: dict) -> None:
         _check_range(group)
         _check_settings(group)
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..step.compiled import CompiledStep
-from .checks import CheckedGroups, check_lr, check_not_negative
+from ..binding.hypers import named
+from .checks import check_lr, check_not_negative
+from .peer import Peer
 
 
-class SM3(CheckedGroups, CompiledStep, torch.optim.Optimizer):
+class SM3(Peer, torch.optim.Optimizer):
     """SM3, "Memory-Efficient Adaptive Optimization"; definition ``sm3.mlir``.
 
     Arguments and defaults are those of ``pytorch_optimizer.SM3``; ``eps=0`` is the
@@ -28,14 +29,13 @@ class SM3(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         eps: added to the second moments.
         maximize: ascend instead of descend.
         foreach: makes no difference.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises ValueError for values out of range.
     """
 
     _zoo_name = "sm3"
-    _hypers = {"lr": "lr", "momentum": "momentum", "beta": "beta", "eps": "eps"}
+    _hypers = named("lr", "momentum", "beta", "eps")
     _options = {"maximize": "maximize"}
     _keeps_step = False
 
@@ -50,24 +50,14 @@ class SM3(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         foreach: bool | None = None,
         **features,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "beta": beta,
-            "eps": eps,
-            "maximize": maximize,
-            "foreach": foreach,
-        }
-        self._check_values(defaults)
-        super().__init__(params, defaults, **features)
+        self._begin(locals())
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)
         for group in self.param_groups:  # pytorch_optimizer's has none
             group.setdefault("maximize", self.defaults["maximize"])
 
-    @staticmethod
-    def _check_values(group: dict) -> None:
+    def _check_values(self, group: dict) -> None:
         check_lr(group["lr"])
         check_not_negative(group["eps"], "eps value")
         if not 0.0 <= group["momentum"] < 1.0:

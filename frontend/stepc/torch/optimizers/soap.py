@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import torch
 
-from ..binding.hypers import BETAS
-from ..step.compiled import CompiledStep
+from ..binding.hypers import BETAS, named
 from .checks import (
-    CheckedGroups,
     check_betas,
     check_dims,
     check_lr,
@@ -17,6 +15,7 @@ from .checks import (
     check_whole,
     params_of,
 )
+from .peer import Peer
 
 __all__ = ["SOAP"]
 
@@ -50,7 +49,7 @@ def _of_the_authors(own: dict) -> dict:
     return {"step": own["step"] + 1, **kept}
 
 
-class SOAP(CheckedGroups, CompiledStep, torch.optim.Optimizer):
+class SOAP(Peer, torch.optim.Optimizer):
     """Adam in the eigenbasis of Shampoo's preconditioner; definition ``soap.mlir``.
 
     Vyas et al., "SOAP: Improving and Stabilizing Shampoo using Adam", ICLR 2025, algorithm 3.
@@ -80,21 +79,15 @@ class SOAP(CheckedGroups, CompiledStep, torch.optim.Optimizer):
             Parameters are matrices, vectors or scalars: view a convolution's as a matrix.
         normalize_grads: divide each update by the root of its mean square.
         correct_bias: divide the averages by their weights' sums.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises ValueError for values out of range, and for parameters of more than two dims.
     """
 
     _zoo_name = "soap"
-    _hypers = {
-        "lr": "lr",
-        **BETAS,
-        "shampoo_beta": _shampoo_beta,
-        "eps": "eps",
-        "weight_decay": "weight_decay",
-        "precondition_frequency": "precondition_frequency",
-    }
+    _hypers = named(
+        "lr", "eps", "weight_decay", "precondition_frequency", shampoo_beta=_shampoo_beta, **BETAS
+    )
 
     def __init__(
         self,
@@ -113,26 +106,11 @@ class SOAP(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         correct_bias: bool = True,
         **features,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "shampoo_beta": shampoo_beta,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "precondition_frequency": precondition_frequency,
-            "max_precond_dim": max_precond_dim,
-            "merge_dims": merge_dims,
-            "precondition_1d": precondition_1d,
-            "normalize_grads": normalize_grads,
-            "correct_bias": correct_bias,
-        }
         if data_format != "channels_first":
             raise ValueError(f"data_format is {data_format!r}, expected 'channels_first'")
-        self._check_values(defaults)
-        super().__init__(params, defaults, **features)
+        self._begin(locals(), ("data_format",))
 
-    @staticmethod
-    def _check_values(group: dict) -> None:
+    def _check_values(self, group: dict) -> None:
         check_lr(group["lr"])
         check_betas(group["betas"])
         if not _shampoo_beta(group) < 1.0:

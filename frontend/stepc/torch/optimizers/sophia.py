@@ -7,14 +7,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..binding.hypers import BETAS
-from ..step.compiled import CompiledStep
-from .checks import CheckedGroups, check_betas, check_lr, check_not_negative
+from ..binding.hypers import BETAS, named
+from .checks import check_betas, check_lr
+from .peer import Peer, not_negative
 
 __all__ = ["SophiaG"]
 
 
-class SophiaG(CheckedGroups, CompiledStep, torch.optim.Optimizer):
+class SophiaG(Peer, torch.optim.Optimizer):
     """Sophia as in the authors' ``SophiaG``; definition ``sophia.mlir``.
 
     Liu et al., "Sophia: A Scalable Stochastic Second-order Optimizer for Language Model
@@ -47,25 +47,22 @@ class SophiaG(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         weight_decay: decoupled, times ``lr``.
         maximize: ascend instead of descend.
         capturable: makes no difference.
-        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
-            :class:`stepc.torch.Optimizer`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
     Raises ValueError for values out of range.
     """
 
     _zoo_name = "sophia"
     _why_not_in_backward = "update_hessian() takes the gradients of a pass of its own"
-    _hypers = {
-        "lr": "lr",
-        **BETAS,
-        "rho": "rho",
-        "eps": lambda group: 1e-15,
-        "weight_decay": "weight_decay",
-        "bs": "bs",
-        "refresh": "refresh",
-    }
+    _hypers = named("lr", "rho", "weight_decay", "bs", "refresh", eps=lambda group: 1e-15, **BETAS)
     _options = {"maximize": "maximize"}
     _keeps_step = False
+    _ranges = {
+        "lr": check_lr,
+        "betas": check_betas,
+        "rho": not_negative("rho parameter at index 1"),
+        "weight_decay": not_negative("weight_decay value"),
+    }
 
     def __init__(
         self,
@@ -79,31 +76,13 @@ class SophiaG(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         capturable: bool = False,
         **features,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "rho": rho,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "capturable": capturable,
-            "bs": 5120.0,
-            "refresh": 0.0,
-        }
-        self._check_values(defaults)
-        super().__init__(params, defaults, **features)
+        self._begin(locals(), bs=5120.0, refresh=0.0)
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)
         for group in self.param_groups:  # the authors' has none
             group.setdefault("bs", self.defaults["bs"])
             group.setdefault("refresh", 0.0)
-
-    @staticmethod
-    def _check_values(group: dict) -> None:
-        check_lr(group["lr"])
-        check_betas(group["betas"])
-        check_not_negative(group["rho"], "rho parameter at index 1")
-        check_not_negative(group["weight_decay"], "weight_decay value")
 
     @torch.no_grad()
     def update_hessian(self) -> None:

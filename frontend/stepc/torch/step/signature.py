@@ -9,23 +9,13 @@ import inspect
 from ..binding import features as _features
 from ..ranks import arguments as _on_ranks
 
-# What every class takes, by keyword only; see CompiledStep.
-_KEYWORDS = [
-    inspect.Parameter("static_grads", inspect.Parameter.KEYWORD_ONLY, default=False),
-    inspect.Parameter("exclusive_writes", inspect.Parameter.KEYWORD_ONLY, default=False),
-    inspect.Parameter("reproducible", inspect.Parameter.KEYWORD_ONLY, default=False),
-    inspect.Parameter("fused_backward", inspect.Parameter.KEYWORD_ONLY, default=False),
-    inspect.Parameter("clip", inspect.Parameter.KEYWORD_ONLY, default=None),
-    inspect.Parameter("loss_scale", inspect.Parameter.KEYWORD_ONLY, default=None),
-    *(
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
-        for name, default in {**_on_ranks.KEYWORDS, **_features.KEYWORDS}.items()
-    ),
-    inspect.Parameter("master", inspect.Parameter.KEYWORD_ONLY, default=None),
-    inspect.Parameter("state_dtype", inspect.Parameter.KEYWORD_ONLY, default=None),
-    inspect.Parameter("rounding", inspect.Parameter.KEYWORD_ONLY, default=None),
-    inspect.Parameter("seed", inspect.Parameter.KEYWORD_ONLY, default=0),
-]
+
+def _keywords(mixin: type) -> list[inspect.Parameter]:
+    """What every class takes, by keyword only; see CompiledStep, the ``mixin``."""
+    more = {**_on_ranks.KEYWORDS, **_features.KEYWORDS}
+    own = [p for p in inspect.signature(mixin.__init__).parameters.values()
+           if p.kind is inspect.Parameter.KEYWORD_ONLY]  # fmt: skip
+    return own + [own[0].replace(name=name, default=default) for name, default in more.items()]
 
 
 def signature_of(cls: type, mixin: type) -> inspect.Signature:
@@ -41,9 +31,9 @@ def signature_of(cls: type, mixin: type) -> inspect.Signature:
     if init.__module__.startswith("stepc.") and all(p.name != "features" for p in own):
         return inspect.Signature(own)
     if init.__module__.startswith(("stepc.", "torch.")):
-        return inspect.Signature([*(p for p in own if p.name != "features"), *_KEYWORDS])
+        return inspect.Signature([*(p for p in own if p.name != "features"), *_keywords(mixin)])
     if not own or own[-1].kind is not inspect.Parameter.VAR_KEYWORD:
         return inspect.Signature(own)
     named = {parameter.name for parameter in own}
-    more = [keyword for keyword in _KEYWORDS if keyword.name not in named]
+    more = [keyword for keyword in _keywords(mixin) if keyword.name not in named]
     return inspect.Signature([*own[:-1], *more, own[-1]])

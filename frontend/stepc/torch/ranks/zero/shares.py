@@ -11,7 +11,6 @@ added are bound apart, so that what a rank has of the others stays.
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -19,8 +18,9 @@ from collections.abc import Callable, Iterable
 import torch
 import torch.distributed as dist
 
-from .... import _runtime, _structures, errors
-from ...._mesh import BUCKET_BYTES, Layout, Mesh
+from .... import errors
+from ...._mesh import Layout, Mesh
+from ...._runtime import Cut, Whole, cuts_of
 from ...tensors import views as _tensors
 from ...tensors.members import ObstacleError
 from .. import alike as _alike
@@ -91,31 +91,21 @@ def _choose_owners(
 
 def _cuts(
     inner: list, owners: list[int | None], how: ZeroSettings, ranks: Iterable[int]
-) -> list[list[tuple[int, int]]]:
+) -> list[list[Cut]]:
     """Of each of these ranks of the group, which elements of each it steps, where they are bound
     in one call; ``owners``: of those that are not cut, None of others."""
-    axis = "zero"
-    mesh = Mesh((axis,), (how.world,))
-    tensors = [part.local.detach().contiguous() for part in inner]
-    described = _tensors.describe(tensors)
-    bindings, keep = (_structures.Binding * len(inner))(), [tensors]
-    size = ctypes.sizeof(_structures.DLTensor)
-    for number, (part, binding) in enumerate(zip(inner, bindings, strict=True)):
-        shape = tuple(part.local.shape)
+    axis, tensors = "zero", []
+    for part, owner in zip(inner, owners, strict=True):
+        dtype, shape = part.local.dtype, tuple(part.local.shape)
         layout = Layout(shape, flat=(axis,), begin=-1)
-        if owners[number] is not None:
+        if owner is not None:
             layout = Layout(shape)
         elif has_rows(part):
             layout = Layout(shape, ((0, (axis,)),))
-        layout = layout.struct(mesh)
-        entry = how.entry(part.local.dtype, axis, owners[number]).struct(mesh)
-        keep += [layout, entry]
-        binding.name = part.name.encode()
-        binding.param = ctypes.addressof(described) + number * size
-        binding.gradDtype = described[number].dtype
-        binding.layout, binding.entry = map(ctypes.addressof, (layout, entry))
-    sizes = how.reduce_bytes, how.gather_bytes or BUCKET_BYTES
-    return [_runtime.parts_of(mesh.struct(rank), bindings, *sizes) for rank in ranks]
+        entry = how.entry(dtype, axis, owner)
+        tensors.append(Whole(part.name, shape, _tensors.STORAGE[dtype], layout, entry))
+    mesh = Mesh((axis,), (how.world,))
+    return cuts_of(mesh, tensors, ranks, how.reduce_bytes, how.gather_bytes or 0)
 
 
 class Shares:
@@ -144,7 +134,7 @@ class Shares:
             (cuts,) = _cuts(inner, owners, self.how, [self.how.rank])
             kinds = [SharedPart if owner is None else OwnedShare for owner in owners]
             parts = [
-                kind(part, self.how, *own)
+                kind(part, self.how, own.begin, own.end)
                 for kind, part, own in zip(kinds, inner, cuts, strict=True)
             ]
             self.calls.append(parts)
@@ -245,7 +235,7 @@ class Shares:
             owners = [self.how.owners.of(part.param) for part in own]
             of_ranks = _cuts([part.inner for part in own], owners, self.how, ranks)
             for cuts, of_rank in zip(found, of_ranks, strict=True):
-                cuts |= {id(p.param): cut for p, cut in zip(own, of_rank, strict=True)}
+                cuts |= {id(p.param): (c.begin, c.end) for p, c in zip(own, of_rank, strict=True)}
         return found
 
     def _put_together(self, held: list[tuple], states: dict, cuts: list[dict]) -> None:
