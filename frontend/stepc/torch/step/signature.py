@@ -15,7 +15,9 @@ def _keywords(mixin: type) -> list[inspect.Parameter]:
     more = {**_on_ranks.KEYWORDS, **_features.KEYWORDS}
     own = [p for p in inspect.signature(mixin.__init__).parameters.values()
            if p.kind is inspect.Parameter.KEYWORD_ONLY]  # fmt: skip
-    return own + [own[0].replace(name=name, default=default) for name, default in more.items()]
+    place = 1 + next(number for number, p in enumerate(own) if p.name == "loss_scale")
+    more = [own[0].replace(name=name, default=default) for name, default in more.items()]
+    return own[:place] + more + own[place:]
 
 
 def signature_of(cls: type, mixin: type) -> inspect.Signature:
