@@ -109,8 +109,7 @@ private:
 
 /// What stepcGetParts does.
 void cutParts(const Mesh &mesh, const StepcBinding *bindings, int64_t size,
-              BucketSizes bytes, int64_t *begin, int64_t *end,
-              int64_t *bucket);
+              BucketSizes bytes, int64_t *begin, int64_t *end, int64_t *bucket);
 
 } // namespace stepc
 

@@ -134,14 +134,15 @@ TEST(TransferRefusal, parts) {
   EXPECT_EQ(0, begin);
   EXPECT_EQ(48, end);
   EXPECT_EQ(-1, bucket);
-  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
-                 "a bucket has -1 bytes, which is negative",
-                 stepcGetParts(&axis, 1, &binding, 1, -1, 0, &begin, &end, &bucket));
-  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
-                 "1 bindings were given, without values",
-                 stepcGetParts(&axis, 1, nullptr, 1, 0, 0, &begin, &end, &bucket));
-  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "outEnd is NULL",
-                 stepcGetParts(&axis, 1, &binding, 1, 0, 0, &begin, nullptr, nullptr));
+  EXPECT_REFUSED(
+      STEPC_INVALID_ARGUMENT, "a bucket has -1 bytes, which is negative",
+      stepcGetParts(&axis, 1, &binding, 1, -1, 0, &begin, &end, &bucket));
+  EXPECT_REFUSED(
+      STEPC_INVALID_ARGUMENT, "1 bindings were given, without values",
+      stepcGetParts(&axis, 1, nullptr, 1, 0, 0, &begin, &end, &bucket));
+  EXPECT_REFUSED(
+      STEPC_INVALID_ARGUMENT, "outEnd is NULL",
+      stepcGetParts(&axis, 1, &binding, 1, 0, 0, &begin, nullptr, nullptr));
   binding.param = nullptr;
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "tensor 0 has no parameter", ask());
 }

@@ -224,8 +224,8 @@ STEPC_API StepcStatus stepcPlanSetBuckets(StepcPlan *plan,
  * end), as stepcPlanBind cuts the same bindings where they are the first of a
  * plan with this mesh and these buckets. For who makes states before there is a
  * plan, or looks at saved ones. Of what one rank owns the entry says which.
- * outBucket may be NULL: for each the bucket with which it crosses ranks, from 0
- * on, or -1 where it has no entry. No memory is read or written. */
+ * outBucket may be NULL: for each the bucket with which it crosses ranks, from
+ * 0 on, or -1 where it has no entry. No memory is read or written. */
 STEPC_API StepcStatus stepcGetParts(const StepcAxis *axes, int64_t numAxes,
                                     const StepcBinding *bindings, int64_t n,
                                     int64_t gradientBytes,
