@@ -17,6 +17,7 @@ from .optimizers.checks import (
     check_not_negative,
     list_params,
     params_of,
+    shapes_of,
 )
 from .step.compiled import CompiledStep
 
@@ -25,7 +26,7 @@ __all__ = ["Muon", "MuonWithAuxAdam", "SingleDeviceMuon", "SingleDeviceMuonWithA
 _ADAM = {"lr": 3e-4, "betas": (0.9, 0.95), "eps": 1e-10, "weight_decay": 0}
 _MUON = {"lr": 0.02, "momentum": 0.95, "weight_decay": 0}
 # What torch, its schedulers and users put into a group beside what the classes read.
-_OTHERS = {"params", "param_names", "initial_lr", "name"}
+_OTHERS = {"params", "param_names", "initial_lr", "name", "view"}
 
 
 def _use_muon(group: dict) -> bool:
@@ -39,16 +40,13 @@ def _of_adam(read):
 
 def _check_matrices(group: dict) -> None:
     """ValueError for what is no matrix and no batch of matrices."""
-    for words, param in params_of(group):
-        shape = tuple(param.shape)
-        if param.dim() == 4:
-            rows = f"({shape[0]}, {shape[1] * shape[2] * shape[3]})"
+    for words, shape in shapes_of(group):
+        if len(shape) == 4 and group.get("view") is None:
             raise ValueError(
-                f"{words} has shape {shape}, expected a matrix, or matrices of three dims: make "
-                f"the kernel of a convolution a parameter of shape {rows}, and view that as "
-                f"{shape} in forward()"
+                f"{words} has shape {shape}, expected a matrix, or matrices of three dims: give "
+                "the kernels of convolutions a group with view='o i h w -> o (i h w)'"
             )
-        if param.dim() < 2:
+        if len(shape) < 2:
             raise ValueError(
                 f"{words} has shape {shape}, expected a matrix: give others to a group with "
                 "use_muon=False, or to another optimizer"

@@ -34,7 +34,7 @@ from ..tensors.partitions import check_partitions
 from . import memory as _states
 from .exclusive_writes import WatchedParameters
 from .features import states_of
-from .groups import bound_groups, exchanges, get_package, may_skip, owned_state
+from .groups import bound_groups, exchanges, get_package, may_skip, owned_state, settings_of
 from .hypers import HyperReader
 from .in_parts import InParts
 from .precision import MASTERS, SEED, Remainders
@@ -185,7 +185,7 @@ class Binding(InParts):
             if (
                 group is not bound.group
                 or group["params"] is not bound.params
-                or optimizer._read_settings(group) != bound.settings
+                or settings_of(optimizer, group) != bound.settings
             ):
                 return False
             hypers = self._reader.read(optimizer, number, group)

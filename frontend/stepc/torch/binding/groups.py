@@ -13,6 +13,7 @@ from ...definition import Definition
 from ...interface import Interface, Options
 from ..tensors import devices as _devices
 from ..tensors.members import Member, ObstacleError, trainable_members
+from ..tensors.patterns import KEY as VIEW
 from .flags import compiler_flags
 from .hypers import HyperReader
 from .rules import Rules, variant_specs
@@ -40,6 +41,11 @@ def owned_state(optimizer) -> StateMap:
     return state
 
 
+def settings_of(optimizer, group: dict) -> tuple:
+    """All in the group that a binding depends on, but for the floats."""
+    return *optimizer._read_settings(group), group.get(VIEW)
+
+
 def bound_groups(optimizer, interface: Interface, reader: HyperReader) -> list[BoundGroup]:
     """The optimizer's groups as they are now."""
     bound, shared = [], optimizer._feature_options(interface)
@@ -48,7 +54,7 @@ def bound_groups(optimizer, interface: Interface, reader: HyperReader) -> list[B
             group["params"] = list(group["params"])
         options = {**optimizer._read_options(group), **shared}
         hypers = reader.read(optimizer, number, group)
-        settings = optimizer._read_settings(group)
+        settings = settings_of(optimizer, group)
         bound.append(BoundGroup(group, group["params"], settings, options, hypers))
     return bound
 

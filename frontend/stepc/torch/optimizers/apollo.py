@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import torch
 
-from .checks import params_of
+from .checks import shapes_of
 from .galore import SIDES, GaLoreAdamW, LowRankGroups, check_low_rank
 from .peer import Peer
 
@@ -26,11 +26,11 @@ def _check_low_rank(group: dict) -> None:
         raise ValueError("proj_type is 'full', expected a projection of one side")
     if group["scale_type"] == "tensor":
         return
-    for words, param in params_of(group):
-        tall = param.shape[0] >= param.shape[1]
+    for words, shape in shapes_of(group):
+        tall = shape[0] >= shape[1]
         if (SIDES[kind].tall_right if tall else SIDES[kind].wide_right) != tall:
             raise ValueError(
-                f"{words} has shape {tuple(param.shape)} and proj_type {kind!r}, which projects "
+                f"{words} has shape {shape} and proj_type {kind!r}, which projects "
                 "the longer side: a scale for each channel is of the shorter one, use "
                 "proj_type 'std' or scale_type 'tensor'"
             )

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
+from ..tensors.patterns import seen_shape
+
 
 def check_one(lr: float | Tensor) -> None:
     """ValueError for a learning rate of several elements."""
@@ -64,12 +66,18 @@ def params_of(group: dict) -> Iterator[tuple[str, Tensor]]:
             yield f"parameter {name!r}", param
 
 
-def check_dims(group: dict, allowed: range, expected: str) -> None:
-    """ValueError for a parameter of the group with another number of dims."""
-    list_params(group)
+def shapes_of(group: dict) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The same with the shape that a rule sees, as the group's ``view`` says; ValueError."""
     for words, param in params_of(group):
-        if param.dim() not in allowed:
-            raise ValueError(f"{words} has shape {tuple(param.shape)}, expected {expected}")
+        yield words, seen_shape(group, param, words)
+
+
+def check_dims(group: dict, allowed: range, expected: str) -> None:
+    """ValueError for a parameter of the group of which a rule sees another number of dims."""
+    list_params(group)
+    for words, shape in shapes_of(group):
+        if len(shape) not in allowed:
+            raise ValueError(f"{words} has shape {shape}, expected {expected}")
 
 
 class CheckedGroups:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 
 from ..binding.hypers import named
-from .checks import check_not_negative, check_whole, list_params, params_of
+from .checks import check_not_negative, check_whole, list_params, shapes_of
 from .peer import Peer
 
 __all__ = ["Dion"]
@@ -28,10 +28,10 @@ def _check_matrices(group: dict) -> None:
     """ValueError for what is no matrix where it is to be one."""
     if group["algorithm"] != "dion":
         return
-    for words, param in params_of(group):
-        if param.dim() != 2:
+    for words, shape in shapes_of(group):
+        if len(shape) != 2:
             raise ValueError(
-                f"{words} has shape {tuple(param.shape)}, expected a matrix: give others to a "
+                f"{words} has shape {shape}, expected a matrix: give others to a "
                 "group with algorithm 'lion' or 'adamw'"
             )
 

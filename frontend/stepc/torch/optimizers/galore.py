@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from ..binding.hypers import BETAS, named
-from .checks import check_whole, list_params, params_of
+from .checks import check_whole, list_params, shapes_of
 from .hf_adafactor import Adafactor
 from .peer import Peer
 
@@ -49,11 +49,11 @@ def check_low_rank(group: dict) -> None:
         raise ValueError(f"dim is {group['dim']}, expected 2: only matrices are projected")
     if group.get("proj_quant", False):
         raise ValueError("proj_quant is True, expected False: projections are not quantized")
-    for words, param in params_of(group):
-        if param.dim() != 2:
+    for words, shape in shapes_of(group):
+        if len(shape) != 2:
             raise ValueError(
                 f"{words} of a group with rank {group['rank']} has shape "
-                f"{tuple(param.shape)}: only matrices are projected, others are for a group "
+                f"{shape}: only matrices are projected, others are for a group "
                 "without rank"
             )
 

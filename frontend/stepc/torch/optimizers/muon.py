@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 from ..binding.hypers import Part
 from ..step.compiled import CompiledStep
+from .checks import list_params, shapes_of
 
 _STEPS = 5  # of Newton and Schulz, that muon.mlir has
 
@@ -20,7 +23,17 @@ def _match_rms_adamw(group: dict) -> bool:
     return name == "match_rms_adamw"
 
 
-class Muon(CompiledStep, torch.optim.Muon):
+class _OfMatrices(torch.optim.Muon):
+    """torch's, which looks at parameters in the shape that its rule sees."""
+
+    @functools.wraps(torch.optim.Muon.__init__)
+    def __init__(self, params, *args, **kwargs):
+        # torch's constructor checks its arguments, and then shapes.
+        defaults = torch.optim.Muon([{"params": []}], *args, **kwargs).defaults
+        torch.optim.Optimizer.__init__(self, params, defaults)
+
+
+class Muon(CompiledStep, _OfMatrices):
     """Muon; definition ``muon.mlir``.
 
     Everything is as in :class:`torch.optim.Muon`: arguments, which parameters it takes
@@ -53,6 +66,19 @@ class Muon(CompiledStep, torch.optim.Muon):
     _eager_class = torch.optim.Muon
     _compiled_where = {"ns_steps": _STEPS}
     _keeps_step = False
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Adds a parameter group, as torch's; raises ValueError, in the words of its constructor,
+        for what the rule does not see as matrices."""
+        if isinstance(param_group, dict):
+            list_params(param_group)
+            for _, shape in shapes_of(param_group):
+                if len(shape) != 2:
+                    raise ValueError(
+                        "Muon only supports 2D parameters whereas we found a parameter with size: "
+                        f"{torch.Size(shape)}"
+                    )
+        super().add_param_group(param_group)
 
 
 def _match_rms_of_five(group: dict) -> bool:

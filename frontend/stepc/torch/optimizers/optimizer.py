@@ -21,17 +21,20 @@ from ..ranks import arguments as _on_ranks
 from ..step.backward_checks import in_two_passes
 from ..step.compiled import CompiledStep
 from ..step.saving import SCALARS
+from ..tensors.patterns import KEY as VIEW
 
 # Keys of a group that are no values of the definition: torch's, its schedulers',
-# and a name for the user.
-_KEYS_OF_TORCH = ("params", "param_names", "initial_lr", "name", SCALARS)
+# a name for the user, and what rules see in place of a parameter's shape.
+_KEYS_OF_TORCH = ("params", "param_names", "initial_lr", "name", SCALARS, VIEW)
 
 
 class Optimizer(CompiledStep, torch.optim.Optimizer):
     """The optimizer that a definition, or a compiled package, describes.
 
     Each hyper-parameter and option of the definition is a key of the param
-    groups, by its own name; hyper-parameters may change at any step. ``state``
+    groups, by its own name; hyper-parameters may change at any step. A group's key
+    ``view`` says in which shape rules see its parameters, as
+    ``"o i h w -> o (i h w)"``. ``state``
     has ``step`` and the states of the definition, in the definition's names:
     float32, or float64 beside float64 parameters, in the shape of the parameter,
     or with dims of 1 where the definition has them.

@@ -13,6 +13,7 @@ import torch
 from ..._log import log
 from ..binding.hypers import BETAS, named
 from ..tensors.callers import level_of_caller
+from ..tensors.patterns import seen_shape
 from .checks import check_dims, check_one, check_whole, params_of
 from .peer import Peer
 
@@ -159,7 +160,7 @@ def _check_settings(group: dict) -> None:
     _check_exponents(group)
 
 
-def _factors(shape: torch.Size, most: int) -> tuple[int, ...]:
+def _factors(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
     """The dims that have a factor."""
     return tuple(d for d, size in enumerate(shape) if len(shape) == 2 and 1 < size <= most)
 
@@ -280,10 +281,11 @@ class Shampoo(Peer, torch.optim.Optimizer):
         names, most = group.get("param_names"), _most(group)
         told = []
         for number, param in enumerate(group["params"]):
-            lacking = param.dim() - len(_factors(param.shape, most)) - list(param.shape).count(1)
+            shape = seen_shape(group, param, "parameter")
+            lacking = len(shape) - len(_factors(shape, most)) - shape.count(1)
             if param.numel() > 1 and lacking > 0:
                 name = names[number] if names else number
-                told.append(f"{name!r} {tuple(param.shape)}")
+                told.append(f"{name!r} {shape}")
         if not told:
             return
         log.info("dims of parameters without a factor: %s", ", ".join(told))
@@ -323,7 +325,7 @@ class Shampoo(Peer, torch.optim.Optimizer):
         _check_settings(group)
         most = _most(group)
         for words, param in params_of(group):
-            for dim, size in enumerate(param.shape):
+            for dim, size in enumerate(seen_shape(group, param, words)):
                 if size > most and f"factor_matrix_{dim}" in self.state.get(param, ()):
                     raise ValueError(
                         f"max_preconditioner_dim is {most}, but {words} of shape "

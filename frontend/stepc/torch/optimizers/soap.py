@@ -7,6 +7,7 @@ from __future__ import annotations
 import torch
 
 from ..binding.hypers import BETAS, named
+from ..tensors.patterns import seen_shape
 from .checks import (
     check_betas,
     check_dims,
@@ -76,7 +77,7 @@ class SOAP(Peer, torch.optim.Optimizer):
         max_precond_dim: a dim with more elements has no basis. It cannot be lowered below a dim
             that has one.
         merge_dims, precondition_1d, data_format: as the authors' defaults; others are refused.
-            Parameters are matrices, vectors or scalars: view a convolution's as a matrix.
+            Parameters are matrices, vectors or scalars: give convolutions a ``view``.
         normalize_grads: divide each update by the root of its mean square.
         correct_bias: divide the averages by their weights' sums.
         features: what every class takes, see :class:`stepc.torch.Optimizer`.
@@ -136,7 +137,7 @@ class SOAP(Peer, torch.optim.Optimizer):
         _check_settings(group)
         most = int(group["max_precond_dim"])
         for words, param in params_of(group):
-            for dim, size in enumerate(param.shape):
+            for dim, size in enumerate(seen_shape(group, param, words)):
                 if size > most and f"Q_{dim}" in self.state.get(param, ()):
                     raise ValueError(
                         f"max_precond_dim is {most}, but {words} of shape {tuple(param.shape)} "

@@ -28,8 +28,10 @@ import torch.distributed as dist
 
 from ... import errors
 from ...interface import describe_options
+from ..binding.groups import settings_of
 from ..binding.hypers import HyperReader
 from ..tensors.members import named_parameters
+from ..tensors.patterns import KEY as VIEW
 from .agreement import difference
 from .exchanges import exchanging, gathered, host_group, within
 from .shared_memory import all_reduce
@@ -64,7 +66,7 @@ def of_groups(optimizer, interface, reader, scalars: dict) -> Facts:
     """Hyper-parameters and options of each group, and scalars that are kept."""
     groups = list(optimizer.param_groups)
     hypers = tuple(reader.read(optimizer, n, group) for n, group in enumerate(groups))
-    settings = tuple(optimizer._read_settings(group) for group in groups)
+    settings = tuple(settings_of(optimizer, group) for group in groups)
     owner = weakref.ref(optimizer)  # which has what keeps these facts
 
     def words() -> list[str]:
@@ -77,6 +79,7 @@ def of_groups(optimizer, interface, reader, scalars: dict) -> Facts:
             f"{describe_options(owner()._read_options(group)) or 'no options'} of group {number}"
             for number, group in enumerate(groups)
         ]
+        found += [f"view {group.get(VIEW)!r} of group {n}" for n, group in enumerate(groups)]
         return found + [f"scalar {name}={value!r}" for name, value in scalars.items()]
 
     return Facts((hypers, settings, tuple(scalars.items())), words)

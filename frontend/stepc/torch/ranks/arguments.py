@@ -15,6 +15,7 @@ import torch
 from ... import errors
 from ..tensors.members import ObstacleError, named_parameters
 from ..tensors.partitions import GivenParameters
+from ..tensors.patterns import KEY, check_view
 from .dtensor import is_dtensor
 from .exchanges import check_timeout, linger_at_exit, within
 from .state_parts import StatePart
@@ -219,15 +220,17 @@ class OnRanks:
         """Adds a parameter group, as torch's, before a step or after. With zero=1 and 2 the
         states and gradients of the others stay; every rank adds it."""
         super().add_param_group(param_group)
-        if self._is_made:
-            added, number = self._added_groups, len(self.param_groups) - 1
-            self._added_groups = (*added, number)
-            try:
+        added, number = self._added_groups, len(self.param_groups) - 1
+        try:
+            check_view(self.param_groups[number], number)
+            if self._is_made:
+                self._added_groups = (*added, number)
                 self._arrange()
-            except BaseException:
-                self._added_groups = added
-                del self.param_groups[number]
-                raise
+        except BaseException:
+            self._added_groups = added
+            del self.param_groups[number]
+            raise
+        if self._is_made:
             if self._backward is not None:
                 self._backward.watch(self)
         given = self.__dict__.setdefault("_given_params", GivenParameters())
@@ -305,7 +308,11 @@ class OnRanks:
                 }
 
     def _check_parts(self, state_dict: dict) -> None:
-        """ValueError for a state that is another part than this rank has."""
+        """ValueError for a state that is another part than this rank has, and for a view that no
+        parameter of its group can have."""
+        own_groups = enumerate(self.param_groups)
+        for saved, (number, group) in zip(state_dict["param_groups"], own_groups, strict=False):
+            check_view({**group, KEY: saved.get(KEY)}, number)
         values = state_dict["state"]
         parts = self._parts() if values and self._is_shared else {}
         named = named_parameters(self.param_groups)

@@ -5,16 +5,50 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
 from ..binding.rules import WholeState
+from ..tensors.members import ObstacleError
+from ..tensors.patterns import View
+
+Shape = tuple[int, ...]
+StatesOf = Callable[[Shape], dict[str, WholeState]]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the rule of a parameter sees in place of its shape, and the states that it has then."""
+
+    view: View
+    states_of: StatesOf
+
+    def states(self, shape: Shape) -> dict[str, WholeState]:
+        """Those of a whole parameter as the user has them: in its shape where they have all dims
+        that are seen, else as they are seen."""
+        states = self.states_of(self.view.shape(shape))
+        return {name: self.as_own(state, shape) for name, state in states.items()}
+
+    def as_own(self, state: WholeState, shape: Shape) -> WholeState:
+        """One of them."""
+        if self.is_full(state):
+            return WholeState(shape, tuple(range(len(shape))))
+        dims = tuple(None if of is None else self.view.own_dim(of) for of in state.of_param)
+        if dims == tuple(range(len(shape))):  # it would be taken for one of all elements
+            dims = (None,) * len(dims)
+        return WholeState(state.shape, dims)
+
+    def is_full(self, state: WholeState) -> bool:
+        return state.of_param == tuple(range(len(self.view.seen)))
 
 
 class Part:
     """A parameter of which the rank has all, as every other has."""
 
     layout = entry = place = None
+    seen: Seen | None = None
     is_sharded = sums_at_step = False
     first: tuple[int, ...] | None = None
     lies: tuple[str, ...] | list[str] = ()
@@ -30,6 +64,52 @@ class Part:
     @functools.cached_property
     def whole(self) -> dict[str, WholeState]:
         return self.states_of(tuple(self.param.shape))
+
+    # --- As the rule sees it ----------------------------------------------------
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the plan has it in another shape. Of what is cut the owner has the whole."""
+        return self.seen is not None and not self.is_sharded
+
+    def as_seen(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The parameter's memory, or a tensor of its shape, as the plan has it."""
+        return tensor.reshape(self.seen.view.shape(tuple(tensor.shape))) if self.is_seen else tensor
+
+    def memory_as_seen(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The same of memory that is written: ObstacleError where it cannot be seen so."""
+        if self.is_seen and not tensor.is_contiguous():
+            raise ObstacleError(
+                f"{self.name} has strides {tuple(tensor.stride())} for shape "
+                f"{tuple(tensor.shape)}: {self.seen.view} is of a contiguous parameter",
+                False,
+            )
+        return self.as_seen(tensor)
+
+    def seen_layout(self, shape: Shape) -> tuple[Shape, Shape]:
+        """Of a whole tensor what the plan is told of its shape, and where that begins."""
+        seen = self.seen.view.shape(shape)
+        return seen, tuple(0 for _ in seen)
+
+    def state_as_seen(self, name: str, state):
+        """A whole state of the user's, as the plan has it."""
+        return self._reshaped(name, state, lambda own, seen: (own, seen))
+
+    def state_as_own(self, name: str, state):
+        """A whole state of the plan's, as the user has it."""
+        return self._reshaped(name, state, lambda own, seen: (seen, own))
+
+    def _reshaped(self, name: str, state, order: Callable):
+        if not self.is_seen or not isinstance(state, torch.Tensor):
+            return state
+        shape = self.whole_shape
+        found = self.seen.states_of(self.seen.view.shape(shape)).get(name)
+        if found is None or not self.seen.is_full(found):
+            return state
+        before, after = order(shape, found.shape)
+        return state.reshape(after) if tuple(state.shape) == before else state
+
+    # ----------------------------------------------------------------------------
 
     def cut_over(self) -> list:
         return []

@@ -24,6 +24,8 @@ from ..binding.groups import bound_groups, owned_state
 from ..binding.hypers import HyperReader
 from ..binding.state_map import ParamState
 from ..tensors.devices import device_of_parts, is_capturing
+from ..tensors.patterns import KEY as VIEW
+from ..tensors.patterns import has_views
 from . import alike as _alike
 from .agreement import Item
 from .before_step import BeforeStep
@@ -33,23 +35,29 @@ from .layouts import carriers
 from .local_optimizer import LocalOptimizer
 from .owned_part import OwnedPart
 from .owners import Owners, find_owned
-from .parts import Parts, WholePart, is_distributed
+from .parts import Parts, WholePart, has_parts
 from .presence import note_presence
 
 
 def make_binding(optimizer, previous=None, *, ahead: bool = False):
-    """A Binding, or where a parameter is spread over ranks one of its parts. ``ahead``: of all
-    parameters that may get a gradient, as that of parts always is."""
-    if is_distributed(optimizer):
+    """A Binding, or where a parameter is spread over ranks, or seen in another shape, one of its
+    parts. ``ahead``: of all parameters that may get a gradient, as that of parts always is."""
+    if has_parts(optimizer):
         return DistributedBinding(optimizer, previous)
     return Binding(optimizer, previous if isinstance(previous, Binding) else None, ahead=ahead)
+
+
+def as_seen(optimizer):
+    """The optimizer, none of whose parameters is spread over ranks, or one of what rules see in
+    place of its parameters."""
+    return LocalOptimizer(optimizer, Parts(optimizer).groups, None) if has_views(optimizer) else optimizer
 
 
 def _hidden(part, items: dict) -> dict:
     """States of the user's as the plan is to have them."""
     if isinstance(part, OwnedPart):
         return part.begin_state(items)
-    hidden = {name: part.hide(name, value) for name, value in items.items()}
+    hidden = {n: part.state_as_seen(n, part.hide(n, value)) for n, value in items.items()}
     return {name: value for name, value in hidden.items() if value is not None}
 
 
@@ -85,7 +93,7 @@ class DistributedBinding(InParts, InPasses):
 
         self._state = owned_state(optimizer)
         self._epoch = self._state.epoch
-        self._groups = [(group, list(group["params"])) for group in optimizer.param_groups]
+        self._groups = [(g, list(g["params"]), g.get(VIEW)) for g in optimizer.param_groups]
         parts = Parts(optimizer)
         self._zero = parts.zero
         self._device = device_of_parts(list(parts), parts.sharing.device)
@@ -164,6 +172,8 @@ class DistributedBinding(InParts, InPasses):
             Item(f"{describe_options(group.options) or 'no options'} of group {number}")
             for number, group in enumerate(groups)
         ]
+        views = [(number, view) for number, (*_, view) in enumerate(self._groups) if view]
+        items += [Item(f"view {view!r} of group {number}") for number, view in views]
         spoken: set[str] = set()
         if optimizer._zero is None and optimizer._reduce_dtype is not None:
             items.append(Item(f"reduce_dtype={optimizer._reduce_dtype}"))
@@ -339,9 +349,11 @@ class DistributedBinding(InParts, InPasses):
             or len(groups) != len(self._groups)
         ):
             return False
-        for group, (known, before) in zip(groups, self._groups, strict=True):
+        for group, (known, before, view) in zip(groups, self._groups, strict=True):
             # ColossalAI gives a group another list in each step.
             if group is not known or len(group["params"]) != len(before):
+                return False
+            if group.get(VIEW) != view:
                 return False
             if any(now is not then for now, then in zip(group["params"], before, strict=True)):
                 return False
@@ -356,7 +368,7 @@ class DistributedBinding(InParts, InPasses):
                 continue
             self._shown.add(number)
             items = {
-                name: part.show(name, value)
+                name: part.show(name, part.state_as_own(name, value))
                 for name, value in self._local.state[part.local].items()
             }
             if part.param in self._state:
@@ -410,7 +422,7 @@ class DistributedBinding(InParts, InPasses):
         """Whole states by ``id()`` of the parameter: all ranks together."""
         states = {
             id(part.param): {
-                name: part.show(name, value)
+                name: part.show(name, part.state_as_own(name, value))
                 for name, value in _hidden(part, self._state[part.param]).items()
             }
             for part in self._parts

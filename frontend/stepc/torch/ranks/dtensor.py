@@ -42,13 +42,16 @@ class DTensorPart(Part):
 
     gradient = "in any placements"
 
-    def __init__(self, param, name: str, states_of, reduce_dtype: torch.dtype | None = None):
-        self.param, self.name, self.states_of = param, name, states_of
+    def __init__(
+        self, param, name: str, states_of, reduce_dtype: torch.dtype | None = None, seen=None
+    ):
+        self.param, self.name, self.states_of, self.seen = param, name, states_of, seen
         self._reduce_dtype = reduce_dtype
         self._spec = param._spec
         self._memory = param._local_tensor
         with torch.no_grad():
-            self.local = _local(param).detach().requires_grad_(param.requires_grad)
+            self.local = self.memory_as_seen(_local(param).detach())
+            self.local.requires_grad_(param.requires_grad)
 
     @property
     def lies(self) -> list[str]:
@@ -68,6 +71,10 @@ class DTensorPart(Part):
 
     def resolve(self, axes: dict, mesh) -> None:
         layout = _layout(self.param, axes[self.param.device_mesh], self.name)
+        if self.is_seen:
+            shape, start = self.seen_layout(layout.shape)
+            self.layout = dataclasses.replace(layout, shape=shape, start=start)
+            return
         start = self.first if self._is_block() else None
         self.layout = dataclasses.replace(layout, start=start)
 
@@ -127,7 +134,7 @@ class DTensorPart(Part):
         """Whether the parameter still lies where and as it did."""
         same = self.param._local_tensor is self._memory or (
             self.param._local_tensor.data_ptr() == self.local.data_ptr()
-            and self.param._local_tensor.shape == self.local.shape
+            and self.param._local_tensor.shape == self._memory.shape
         )
         return same and self.param._spec == self._spec
 
@@ -148,7 +155,8 @@ class DTensorPart(Part):
             )
         with torch.no_grad():
             same = grad.placements == self.param.placements
-            set_grad(self.local, (_local(grad) if same else self._redistributed(grad)).detach())
+            own = (_local(grad) if same else self._redistributed(grad)).detach()
+            set_grad(self.local, self.as_seen(own))
 
     def _redistributed(self, grad) -> torch.Tensor:
         dtype, sent = grad.dtype, self._reduce_dtype

@@ -167,12 +167,19 @@ class PlainPart(Part):
     _known: tuple | None = None  # the whole's shape and the first, of an earlier binding
 
     def __init__(
-        self, param: torch.Tensor, name: str, how: Layout, states_of, reduce_dtype, sharing=None
+        self,
+        param: torch.Tensor,
+        name: str,
+        how: Layout,
+        states_of,
+        reduce_dtype,
+        sharing=None,
+        seen=None,
     ):
-        self.param, self.name, self.how = param, name, how
+        self.param, self.name, self.how, self.seen = param, name, how, seen
         self._sharing = sharing  # of an optimizer with layouts
         self._reduce_dtype = reduce_dtype
-        self.local = param.detach().requires_grad_(param.requires_grad)
+        self.relocate()
         self.whole: dict = {}
         self.states_of = states_of
         self._sums: list[dist.ProcessGroup] = []  # over which the gradient is summed, in turn
@@ -277,7 +284,7 @@ class PlainPart(Part):
 
     def remember(self, own: PlainPart) -> None:
         """Takes over how large the parts of other ranks are."""
-        if own.first is not None and own.how == self.how and own.local.shape == self.local.shape:
+        if own.first is not None and own.how == self.how and own.param.shape == self.param.shape:
             self._known = own.shape, own.first
 
     def resolve(self, axes: dict, mesh) -> None:
@@ -297,7 +304,8 @@ class PlainPart(Part):
                 dims.setdefault(placement.dim % max(self.param.dim(), 1), []).append(axis)
         self._find_extents(dims, mesh)
         placed = tuple((dim, tuple(names)) for dim, names in sorted(dims.items()))
-        self.layout = _mesh.Layout(self.shape, placed, distinct=tuple(distinct), start=self.first)
+        shape, start = self.seen_layout(self.shape) if self.is_seen else (self.shape, self.first)
+        self.layout = _mesh.Layout(shape, placed, distinct=tuple(distinct), start=start)
         self.whole = self.states_of(self.shape)
         if self.sums_at_step:
             self._find_sums(summed, self.describe(axes), mesh)
@@ -346,7 +354,8 @@ class PlainPart(Part):
         return self.param.data_ptr() == self.local.data_ptr()
 
     def relocate(self) -> None:
-        self.local = self.param.detach().requires_grad_(self.param.requires_grad)
+        own = self.memory_as_seen(self.param.detach())
+        self.local = own.requires_grad_(self.param.requires_grad)
 
     def refresh(self) -> None:
         """Takes the gradient; one that is partial is summed, which all ranks of the
@@ -357,7 +366,7 @@ class PlainPart(Part):
         before_the_sum = self.how.predivide and self._sums
         if grad is not None and self.how.grad_divisor is not None and not before_the_sum:
             grad = divided(grad.detach(), self.how.grad_divisor)
-        set_grad(self.local, grad)
+        set_grad(self.local, grad if grad is None else self.as_seen(grad))
 
     def _sum(self, grad: torch.Tensor | None) -> torch.Tensor | None:
         """Over ranks; zero where it is missing, None where it is missing on all."""
@@ -413,7 +422,7 @@ class PlainPart(Part):
         whole = self.whole.get(name)
         if whole is None or not isinstance(state, torch.Tensor):
             return state
-        own = state_sizes(whole, self.local.shape)
+        own = state_sizes(whole, self.param.shape)
         if tuple(state.shape) != whole.shape or tuple(state.shape) == own:
             return state
         first = offsets_of(whole, self.first)
@@ -424,7 +433,7 @@ class PlainPart(Part):
         if not isinstance(state, torch.Tensor) or self.place is None or name == "step":
             return state
         if self.first is None:
-            guess = self.states_of(tuple(self.local.shape)).get(name)
+            guess = self.states_of(tuple(self.param.shape)).get(name)
             return unresolved(state, guess, self.place)
         whole = self.whole.get(name)
         return state if whole is None else box_part(state, whole, self.first, self.place)

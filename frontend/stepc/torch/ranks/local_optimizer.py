@@ -11,6 +11,12 @@ import torch
 from ..._mesh import UNDER_WAY
 from ..binding.state_map import StateMap
 from ..tensors.members import Member, request_of
+from ..tensors.patterns import KEY as VIEW
+
+
+def _without_view(group: dict) -> dict:
+    """Parts have the shape that it says."""
+    return {key: value for key, value in group.items() if key != VIEW}
 
 
 class LocalOptimizer:
@@ -25,7 +31,7 @@ class LocalOptimizer:
         self._mesh = mesh
         self._shares = shares  # of zero
         self.param_groups = [
-            {**group, "params": [part.local for part in parts]}
+            {**_without_view(group), "params": [part.local for part in parts]}
             for group, parts in zip(optimizer.param_groups, groups, strict=True)
         ]
         self._parts = {id(part.local): part for parts in groups for part in parts}
@@ -88,6 +94,6 @@ class LocalOptimizer:
     def follow(self) -> None:
         """Takes over what the user has changed in the groups."""
         for own, group in zip(self.param_groups, self._optimizer().param_groups, strict=True):
-            for key, value in group.items():
+            for key, value in _without_view(group).items():
                 if key != "params":
                     own[key] = value

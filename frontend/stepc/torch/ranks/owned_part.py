@@ -26,6 +26,11 @@ def indices_of(part) -> Indices:
     return [range(f, f + n) for f, n in zip(start, part.local.shape, strict=True)]
 
 
+def seen_of(part):
+    """What the rule sees of a resolved part's whole, None where that is as it lies."""
+    return part.inner.seen if isinstance(part, ZeroPart) else part.seen
+
+
 def numel(indices: Indices) -> int:
     return math.prod(map(len, indices))
 
@@ -59,14 +64,17 @@ class OwnedPart:
     ``inner`` is the part that the user has; ``axes`` those over which it is cut; ``at`` has
     for each rank along them where its part lies; ``reason`` says why, in words, ``cost`` what a
     step of the whole costs. ``local`` and
-    ``layout`` are the plan's: a whole tensor that ranks along ``axes`` do not have.
+    ``layout`` are the plan's: a whole tensor that ranks along ``axes`` do not have, in the shape
+    that its rule sees.
     """
 
     entry = None
 
-    def __init__(self, inner, group: int, axes: tuple[str, ...], reason: str, cost: float):
+    cost = 0.0
+
+    def __init__(self, inner, group: int, axes: tuple[str, ...], reason: str):
         self.inner, self.param, self.name = inner, inner.param, inner.name
-        self.group, self.axes, self.reason, self.cost = group, axes, reason, cost
+        self.group, self.axes, self.reason = group, axes, reason
         self.own = indices_of(inner)
         self.at: list[Indices] = []
         self.owner = 0  # its place along the axes
@@ -76,7 +84,9 @@ class OwnedPart:
         self.stepped, self.count = False, 0
         self.made: dict = {}  # states that the user is to have since the last step
         below = inner.layout
-        self.layout = Layout(below.shape, distinct=(*below.distinct, *axes))
+        self.shape, self.seen = below.shape, seen_of(inner)
+        shape = self.shape if self.seen is None else self.seen.view.shape(self.shape)
+        self.layout = Layout(shape, distinct=(*below.distinct, *axes))
 
     @property
     def is_shared(self) -> bool:
@@ -94,8 +104,9 @@ class OwnedPart:
         return self.reduced if self.is_shared else self.inner.local.grad
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self.layout.shape
+    def whole(self) -> torch.Tensor:
+        """All of it, in its own shape, where this rank owns it."""
+        return self.local.detach().view(self.shape)
 
     @property
     def wide(self) -> torch.dtype:
@@ -109,7 +120,7 @@ class OwnedPart:
             self.local = before.local
             return
         self.local = torch.zeros(
-            self.shape if self.owns else (0,), dtype=self.param.dtype, device="cpu"
+            self.layout.shape if self.owns else (0,), dtype=self.param.dtype, device="cpu"
         )
         self.local.requires_grad_(self.owns and self.param.requires_grad)
 
@@ -142,8 +153,17 @@ class OwnedPart:
                 made[name] = value.clone()
             elif isinstance(value, torch.Tensor):
                 shape = tuple(value.shape) if whole is None else whole.shape
+                if whole is not None and self.seen is not None:
+                    shape = self.seen.states_of(self.layout.shape)[name].shape
                 made[name] = torch.zeros(shape, dtype=value.dtype, device="cpu")
         return made
+
+    def take_slots(self, slots: list[Slot]) -> None:
+        """Those of the plan, as parts of them lie beside this rank's of the parameter."""
+        if self.seen is not None:
+            as_own = self.seen.as_own
+            slots = [slot._replace(whole=as_own(slot.whole, self.shape)) for slot in slots]
+        self.slots = slots
 
     def adopt(self, items: dict) -> dict:
         """Takes the user's states as parts; returns those that the user is to have instead."""

@@ -26,7 +26,7 @@ from ..tensors.views import set_grad
 from . import alike as _alike
 from .exchanges import exchanging, gathered
 from .messages import Reader, aligned, exchange, pack
-from .owned_part import Indices, OwnedPart, numel, put, take
+from .owned_part import Indices, OwnedPart, numel, put, seen_of, take
 from .owned_rows import OwnedRows
 
 _HEAD = 2  # numbers before the tensors of a parameter
@@ -42,6 +42,10 @@ def why_owned(optimizer, rules: Rules, number: int, part) -> str | None:
         return None
     found = rules.find(number, part.whole_shape, layout)
     rule, dim = found.rule, found.cut_dim
+    if (seen := seen_of(part)) is not None:
+        wanted = rules.find(number, seen.view.shape(part.whole_shape)).rule
+        if wanted is None or wanted.dims != ("*",) or wanted != rule:
+            return f"its rule has the whole in {seen.view}, and it is cut"
     if rule is None:
         return None
     if dim is not None:
@@ -70,8 +74,9 @@ def find_owned(optimizer, groups: list[list]) -> list[OwnedPart]:
                         True,
                     )
                 axes = tuple(axis for _, names in part.layout.dims for axis in names)
-                cost = rules.find(number, part.whole_shape).cost
-                found.append(OwnedPart(part, number, axes, why, cost))
+                owned = OwnedPart(part, number, axes, why)
+                owned.cost = rules.find(number, owned.layout.shape).cost
+                found.append(owned)
     return found
 
 
@@ -103,7 +108,7 @@ class _Among:
     def is_as(self, other: _Among) -> bool:
         """Whether an earlier binding has the same parts of the same parameters."""
         return len(self.parts) == len(other.parts) and all(
-            own.param is its.param and own.own == its.own and own.shape == its.shape
+            own.param is its.param and own.own == its.own and own.layout == its.layout
             for own, its in zip(self.parts, other.parts, strict=True)
         )
 
@@ -143,7 +148,7 @@ class _Among:
             for part in owned:
                 kind, present = reader.numbers(_HEAD)
                 at = part.at[rank]
-                _put_where_other(part.local, at, reader.tensor(part.param.dtype, numel(at)))
+                _put_where_other(part.whole, at, reader.tensor(part.param.dtype, numel(at)))
                 own = reader.tensor(part.wide, numel(at))
                 put(grads[id(part)], at, own)
                 kinds[id(part)].append(kind)
@@ -151,9 +156,10 @@ class _Among:
                 for bit, slot in enumerate(self._slots[id(part)]):
                     value = reader.tensor(slot.dtype, numel(slot.at(at)))
                     if present >> bit & 1 and slot.name in states:
-                        put(states[slot.name], slot.at(at), value)
+                        put(states[slot.name].view(slot.whole.shape), slot.at(at), value)
         for part in owned:
-            set_grad(part.local, _taken_gradient(part, kinds[id(part)], grads[id(part)]))
+            grad = _taken_gradient(part, kinds[id(part)], grads[id(part)])
+            set_grad(part.local, None if grad is None else grad.view(part.layout.shape))
 
     # --- And back -----------------------------------------------------------------
 
@@ -173,8 +179,9 @@ class _Among:
                     )
                 )
                 at, states = part.at[rank], states_of(part)
-                line.append(take(part.local.detach(), at))
-                line += [take(states[slot.name], slot.at(at)) for slot in part.slots]
+                line.append(take(part.whole, at))
+                whole = [(states[s.name].view(s.whole.shape), s.at(at)) for s in part.slots]
+                line += [take(*own) for own in whole]
             messages.append(pack(line))
         sizes = [sum(_back(part, self.rank) for part in self.owned_by(owner))
                  for owner in range(self.world)]  # fmt: skip
@@ -286,7 +293,7 @@ class Owners:
         """Takes over which states the plan has, from a new binding; ``state``: the user's."""
         self._binding = binding
         for part in self.parts:
-            part.slots = binding.slots_of(part)
+            part.take_slots(binding.slots_of(part))
             if part.param in state:
                 state[part.param].put_quietly(part.adopt(state[part.param]))
         for part in self.parts if not self._knows else ():

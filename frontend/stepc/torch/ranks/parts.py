@@ -21,6 +21,9 @@ A part is made without a word to other ranks, so that states can be saved and ch
 - ``remember``: what other ranks have said of the part that was there before
 - ``show`` and ``hide``: a state of the plan as the user has it, and back; None for one that
   another rank alone has
+- ``seen``: what the rule sees in place of the parameter's shape, where a group has a ``view``:
+  of all of a tensor ``local`` has that shape, ``state_as_seen`` and ``state_as_own`` bring
+  states into it and back; of a part the owner (:mod:`.owners`) sees the whole so
 - ``saved``: the user's state as ``state_dict`` has it, or None; ``is_bare``: whether a loaded one
   is a part that does not say which; ``full``: the whole of it, made by all ranks together
 """
@@ -36,15 +39,15 @@ import torch
 
 from ..binding.groups import rules_of
 from ..binding.rules import Rules, WholeState, whole_states
-from ..tensors.members import parameter_name
-from .base_part import Part
+from ..tensors.members import ObstacleError, parameter_name
+from ..tensors.patterns import has_views, view_of
+from ..tensors.views import set_grad
+from .base_part import Part, Seen, StatesOf
 from .describe import shared_over
 from .dtensor import DTensorPart, is_dtensor
 from .layouts import Layout, PlainPart, find
 from .sharing import Sharing
 from .zero.part import ZeroPart
-
-StatesOf = Callable[[tuple[int, ...]], dict[str, WholeState]]
 
 
 def is_distributed(optimizer) -> bool:
@@ -57,12 +60,43 @@ def is_distributed(optimizer) -> bool:
     )
 
 
+def has_parts(optimizer) -> bool:
+    """Whether the plan has other tensors than the optimizer's parameters."""
+    return is_distributed(optimizer) or has_views(optimizer)
+
+
 class WholePart(Part):
     """A parameter that every rank has as it is."""
 
-    def __init__(self, param: torch.Tensor, name: str, states_of: StatesOf):
-        self.param = self.local = param
-        self.name, self.states_of = name, states_of
+    def __init__(
+        self, param: torch.Tensor, name: str, states_of: StatesOf, seen: Seen | None = None
+    ):
+        self.param, self.name, self.states_of, self.seen = param, name, states_of, seen
+        self.relocate()
+
+    def relocate(self) -> None:
+        self.local = self.param
+        if self.seen is not None:
+            own = self.memory_as_seen(self.param.detach())
+            self.local = own.requires_grad_(self.param.requires_grad)
+
+    def is_current(self) -> bool:
+        if self.seen is None:
+            return True
+        same = self.param.data_ptr() == self.local.data_ptr() and self.param.is_contiguous()
+        return same and self.param.numel() == self.local.numel()
+
+    def refresh(self) -> None:
+        if self.seen is None:
+            return
+        grad = self.param.grad
+        if grad is not None and grad.layout is not torch.strided:
+            raise ObstacleError(
+                f"{self.name} has a gradient that has layout {grad.layout}, of which "
+                f"{self.seen.view} cannot be",
+                False,
+            )
+        set_grad(self.local, None if grad is None else self.as_seen(grad.detach()))
 
     def describe(self, axes: dict) -> str:
         return f"{self.param.dtype} of shape {tuple(self.param.shape)}"
@@ -125,20 +159,30 @@ def _mesh_of(part):
 def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf, sharing: Sharing):
     param, name = group["params"][place], parameter_name(group, number, place)
     states_of = _with_master(states_of, optimizer._kept.master_state(param))
+    view, seen = view_of(group), None
+    if view is not None:
+        seen = Seen(view, states_of)
+        states_of = seen.states
     if optimizer._shards is not None:
+        if view is not None:
+            raise ObstacleError(
+                f"{name} has {view}, which is of whole parameters, and setup_distributed gives "
+                "the optimizer ranges of them; use zero=Zero(1, ...) or Zero(2)",
+                False,
+            )
         return optimizer._shards.part(
             param,
             lambda tensor: WholePart(tensor, name, states_of),
             lambda tensor, how: PlainPart(tensor, name, how, states_of, None),
         )
     if is_dtensor(param):
-        return DTensorPart(param, name, states_of, optimizer._reduce_dtype)
+        return DTensorPart(param, name, states_of, optimizer._reduce_dtype, seen)
     layout: Layout | None = None
     if optimizer._layouts:
         layout = find(optimizer._layouts, group, place, name)
     if layout is None:
-        return WholePart(param, name, states_of)
-    return PlainPart(param, name, layout, states_of, optimizer._reduce_dtype, sharing)
+        return WholePart(param, name, states_of, seen)
+    return PlainPart(param, name, layout, states_of, optimizer._reduce_dtype, sharing, seen)
 
 
 def batches(optimizer, groups: list[list]) -> list[list]:

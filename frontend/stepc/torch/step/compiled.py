@@ -22,12 +22,13 @@ from ..binding.precision import Precision
 from ..binding.state_map import StateMap
 from ..ranks import arguments as _on_ranks
 from ..ranks.arguments import OnRanks
-from ..ranks.distributed import make_binding
+from ..ranks.distributed import as_seen, make_binding
 from ..ranks.exchanges import within
 from ..ranks.parts import is_distributed
 from ..ranks.zero.settings import one_by_one
 from ..tensors.devices import captures_steps_of
 from ..tensors.members import ObstacleError
+from ..tensors.patterns import has_views
 from . import modes as _modes
 from .account import account
 from .apart import Apart, step_apart, without_gradients
@@ -277,7 +278,8 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
                 self._num_steps += 1
                 return
             except ObstacleError as obstacle:
-                may_go = obstacle.eager and self._eager_class is not None and not self._is_shared
+                alone = not self._is_shared and not has_views(self)
+                may_go = obstacle.eager and self._eager_class is not None and alone
                 if may_go and self._goes_apart(obstacle):
                     self._binding = binding
                     return self._step_locked()
@@ -355,7 +357,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
             raise errors.StepcError(
                 "precompile() is for parameters that are whole, not spread over ranks"
             )
-        precompile(self, target)
+        precompile(as_seen(self), target)
 
     # --- CUDA graphs ----------------------------------------------------------
 

@@ -12,6 +12,7 @@ import torch
 from ... import errors
 from ..._log import log, parameters
 from ..tensors.callers import level_of_caller
+from ..tensors.patterns import KEY as VIEW
 from ..tensors.views import NARROW
 
 
@@ -52,6 +53,8 @@ def step_eagerly(optimizer, why: str, only: list[torch.Tensor] | None = None) ->
     if optimizer._grad_scale is not None:
         raise NeedsEagerError(why)
     asked = [*map(repr, optimizer._features), *optimizer._precision_words()]
+    views = (group.get(VIEW) for group in optimizer.param_groups)
+    asked += [f"view={view!r}" for view in dict.fromkeys(views) if view is not None]
     if asked:
         raise errors.StepcError(
             f"{type(optimizer).__name__} must run torch's own step ({why}), which does not do "

@@ -14,6 +14,7 @@ import torch
 from ..binding.precision import SEED
 from ..binding.preparation import known_states
 from ..tensors.callers import level_of_caller
+from ..tensors.patterns import with_views
 from .modes import outside
 
 _LOAD_HOOKS = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
@@ -102,7 +103,8 @@ class Saving:
         self._check_parts(state_dict)
         self._check_masters(state_dict)
         with self._without(_LOAD_HOOKS):
-            super().load_state_dict({**state_dict, "state": {}})
+            groups = with_views(state_dict["param_groups"], self.param_groups)
+            super().load_state_dict({**state_dict, "param_groups": groups, "state": {}})
         with outside(), torch.no_grad():
             self.state = self._adopt(state_dict)
         self._versions.clear()

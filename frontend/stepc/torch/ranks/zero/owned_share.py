@@ -48,6 +48,12 @@ class OwnedShare(SharedPart):
 
     # --- States ---------------------------------------------------------------
 
+    def state_as_seen(self, name: str, state):
+        return self.inner.state_as_seen(name, state)
+
+    def state_as_own(self, name: str, state):
+        return self.inner.state_as_own(name, state)
+
     def is_cut(self, name: str) -> bool:
         return name in self.whole
 

@@ -135,6 +135,12 @@ class ZeroPart(Part):
 
     # --- States ---------------------------------------------------------------
 
+    def state_as_seen(self, name: str, state):
+        """Of a range of elements the shape makes no difference."""
+        return state
+
+    state_as_own = state_as_seen
+
     def hide(self, name: str, state):
         """A whole state, as torch.optim's and ``full_state_dict`` have it, is cut."""
         whole = self.whole.get(name)
@@ -146,7 +152,7 @@ class ZeroPart(Part):
             return self._hide_rows(name, whole, state)
         if not self.is_cut(name) or state.shape == self.own.shape:
             return state
-        if state.shape == self.inner.local.shape:
+        if state.shape == self.inner.param.shape:
             return self.cut(state).clone()
         raise self._misshapen(name, state, tuple(self.own.shape))
 
@@ -171,7 +177,7 @@ class ZeroPart(Part):
 
     def is_bare(self, name: str, state: torch.Tensor) -> bool:
         part = self.is_cut(name) and state.shape == self.own.shape
-        return part and state.shape != self.inner.local.shape
+        return part and state.shape != self.inner.param.shape
 
     def saved(self, name: str, state):
         """The state as ``state_dict`` has it: a part that knows of what it is one."""

@@ -251,4 +251,4 @@ class Shares:
             for (part, _), target, piece in zip(held, whole, line.split(sizes), strict=True):
                 target[slice(*cut[id(part.param)])] = piece
         for (part, name), made in zip(held, whole, strict=True):
-            states[id(part.param)][name] = made.view(part.inner.local.shape)
+            states[id(part.param)][name] = made.view(part.whole[name].shape)

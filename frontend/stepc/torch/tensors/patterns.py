@@ -1,0 +1,185 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The key ``view`` of a parameter group: the shape in which a rule sees the group's parameters.
+
+The text is that of ``einops.rearrange``, of which only what moves no element is taken:
+``"o i h w -> o (i h w)"``, ``"(3 n) m -> 3 n m"``. Sizes that do not follow from the shape are
+numbers in it. So the view has the memory of a contiguous parameter.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from dataclasses import dataclass
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from .members import parameter_name
+
+KEY = "view"
+_TOKEN = re.compile(r"\s*([A-Za-z_]\w*|\d+|[()]|\.\.\.|\S)")
+
+Dim = tuple[str, ...]  # the names and numbers that are one dim
+
+
+@dataclass(frozen=True)
+class View:
+    """A parsed text: the dims of a parameter, and those that a rule sees."""
+
+    text: str
+    own: tuple[Dim, ...]
+    seen: tuple[Dim, ...]
+
+    def __str__(self) -> str:
+        return f"view '{self.text}'"
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """What a rule sees of a parameter of this shape; ValueError where it does not fit."""
+        if len(shape) != len(self.own):
+            raise ValueError(
+                f"{self} is of {_counted(len(self.own))}, and the shape is {tuple(shape)}"
+            )
+        sizes: dict[str, int] = {}
+        for number, (dim, extent) in enumerate(zip(self.own, shape, strict=True)):
+            known = math.prod(int(atom) for atom in dim if atom.isdigit())
+            free = [atom for atom in dim if not atom.isdigit()]
+            if free and known and extent % known == 0:
+                sizes[free[0]] = extent // known
+            elif free or extent != known:
+                expected = f"a multiple of {known}" if free else str(known)
+                raise ValueError(
+                    f"{self} does not fit the shape {tuple(shape)}: dim {number} is {extent}, "
+                    f"expected {expected}"
+                )
+        return tuple(
+            math.prod(int(atom) if atom.isdigit() else sizes[atom] for atom in dim)
+            for dim in self.seen
+        )
+
+    def own_dim(self, number: int) -> int | None:
+        """The dim of the parameter that a seen one is, neither cut nor merged; None where there
+        is none."""
+        atoms = _without_ones(self.seen[number])
+        found = [place for place, dim in enumerate(self.own) if _without_ones(dim) == atoms]
+        return found[0] if atoms and found else None
+
+
+def _counted(dims: int) -> str:
+    return f"{dims} dim{'s' if dims != 1 else ''}"
+
+
+def _without_ones(dim: Dim) -> Dim:
+    return tuple(atom for atom in dim if atom != "1")
+
+
+def _dims(text: str, view: str) -> tuple[Dim, ...]:
+    """Those of one side."""
+    dims: list[Dim] = []
+    inside: list[str] | None = None
+    for token in _TOKEN.findall(text):
+        if token == "(" and inside is None:
+            inside = []
+        elif token == ")" and inside is not None:
+            dims.append(tuple(inside))
+            inside = None
+        elif not token.isidentifier() and not token.isdigit():
+            raise ValueError(f"view '{view}' has {token!r}, expected names, numbers and ( )")
+        elif inside is None:
+            dims.append((token,))
+        else:
+            inside.append(token)
+    if inside is not None:
+        raise ValueError(f"view '{view}' has a '(' without ')'")
+    return tuple(dims)
+
+
+def _check(view: View) -> None:
+    sides = []
+    for dims in (view.own, view.seen):
+        atoms = [atom for dim in dims for atom in _without_ones(dim)]
+        names = [atom for atom in atoms if not atom.isdigit()]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"{view} has '{twice}' twice on one side")
+        sides.append(atoms)
+    for dim in view.own:
+        free = [atom for atom in dim if not atom.isdigit()]
+        if len(free) > 1:
+            raise ValueError(
+                f"{view} does not say how large {' and '.join(map(repr, free))} are: write all "
+                "but one as numbers"
+            )
+    own, seen = sides
+    if sorted(own) != sorted(seen):
+        alone = sorted(set(own) ^ set(seen)) or sorted(a for a in own if a.isdigit())
+        raise ValueError(f"{view} has {', '.join(map(repr, alone))} on one side alone")
+    if own != seen:
+        raise ValueError(
+            f"{view} changes the order of dims, which moves elements: a view is a reshape alone"
+        )
+
+
+@functools.lru_cache(maxsize=256)
+def parse(text: str) -> View:
+    """ValueError, naming what is wrong, for a text that is no view."""
+    sides = text.split("->")
+    if len(sides) != 2:
+        raise ValueError(f"view '{text}' has {len(sides) - 1} '->', expected one")
+    view = View(text, *(_dims(side, text) for side in sides))
+    _check(view)
+    return view
+
+
+def view_of(group: dict) -> View | None:
+    """Of a parameter group; TypeError and ValueError."""
+    text = group.get(KEY)
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise TypeError(f"view is {text!r}, expected a text as 'o i h w -> o (i h w)'")
+    return parse(text)
+
+
+def seen_shape(group: dict, param: torch.Tensor, words: str) -> tuple[int, ...]:
+    """What a rule sees of a group's parameter, which ``words`` call; ValueError."""
+    view = view_of(group)
+    if view is None:
+        return tuple(param.shape)
+    try:
+        return view.shape(tuple(param.shape))
+    except ValueError as error:
+        raise ValueError(f"{words}: {error}") from None
+
+
+def check_view(group: dict, number: int) -> None:
+    """TypeError and ValueError for a view that is none, or of another shape than a parameter's."""
+    view = view_of(group)
+    for place, param in enumerate(group["params"] if view is not None else ()):
+        words = parameter_name(group, number, place)
+        if is_lazy(param):
+            raise ValueError(f"{words} has no shape yet, of which {view} could be")
+        seen_shape(group, param, words)
+        local = getattr(param, "_local_tensor", param)
+        if local.layout is torch.strided and not local.is_contiguous():
+            raise ValueError(
+                f"{words} has strides {tuple(local.stride())} for shape {tuple(local.shape)}: "
+                f"{view} is of the memory of a contiguous parameter, as "
+                "param.data = param.data.contiguous() makes it"
+            )
+
+
+def with_views(saved: list[dict], own: list[dict]) -> list[dict]:
+    """Loaded groups, each with the view that the optimizer's has where it says nothing of one, as
+    torch's does not."""
+    if len(saved) != len(own):
+        return saved
+    kept = [{KEY: group[KEY]} if KEY in group else {} for group in own]
+    return [{**view, **group} for view, group in zip(kept, saved, strict=True)]
+
+
+def has_views(optimizer) -> bool:
+    """Whether a rule is to see parameters of the optimizer in another shape."""
+    return any(group.get(KEY) is not None for group in optimizer.param_groups)
