@@ -13,6 +13,7 @@ import stepc.torch as st
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+import viewed
 from named_values import named_values
 from on_ranks import case, main, same_bits, whole
 from torch.distributed.device_mesh import init_device_mesh
@@ -369,6 +370,23 @@ def the_dearest_is_the_first_ranks():
     for name, rank in {"wide": 0, "large": 1, "square": 2}.items():
         words = rf"parameter '{name}' of shape .* rank {rank} of 4 along dp steps the whole"
         assert re.search(words, described), described
+
+
+@case
+def views():
+    viewed.of_what_is_cut(line(), grid())
+    viewed.with_averages_and_norms(line())
+
+
+@case
+def states_of_views():
+    viewed.load(line(), grid())
+
+
+@case
+def views_of_plain_parts():
+    viewed.plain_parts(grid(("pp", "tp")))
+    viewed.another_view_on_one_rank(line())
 
 
 @case

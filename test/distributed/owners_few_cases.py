@@ -5,10 +5,12 @@
 import stepc.torch as st
 import torch
 import torch.distributed as dist
+import viewed
 from named_values import named_values
 from on_ranks import case, main, same_bits, whole
 from owners_cases import DEFINITION, ONLY, compare, give, same_states, spread
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard
 
 # Each of three ranks owns two of them.
 SQUARES = {f"w{n}": (n, n) for n in (10, 6, 9, 7, 5, 8)}
@@ -20,6 +22,13 @@ def cut_over_all():
     compare("fsdp2", mesh)
     compare("fsdp2", mesh, ONLY)
     compare("fsdp2", mesh, more={"clip": st.ClipByNorm(0.5)})
+
+
+@case
+def views():
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("dp",))
+    for kind in viewed.KINDS:
+        viewed.seen_alike(kind, lambda n, s: (mesh, [Shard(0)]))
 
 
 @case

@@ -68,6 +68,26 @@ def jordan(named, **more):
     return st.muon.SingleDeviceMuonWithAuxAdam(groups, **more)
 
 
+VIEWED = {
+    "conv": ((3, 2, 2, 4), "o i h w -> o (i h w)"),
+    "qkv": ((18, 7), "(3 n) m -> 3 n m"),
+    "bias": ((33,), "n -> 1 n"),
+    "gate": ((5, 4), None),
+}
+
+
+def viewed(named, **more):
+    """By a rule of whole matrices and by one of elements."""
+    groups = [{"params": [(n, p)], "use_muon": n != "bias", "view": VIEWED[n][1]} for n, p in named]
+    return st.muon.SingleDeviceMuonWithAuxAdam(groups, **more)
+
+
+def viewed_factors(named, **more):
+    """By a rule of rows and columns, whose averages have the dims that it sees."""
+    groups = [{"params": [(n, p)], "view": VIEWED[n][1]} for n, p in named]
+    return st.hf.Adafactor(groups, lr=0.01, relative_step=False, scale_parameter=False, **more)
+
+
 def moonlight(named, **more):
     matrices = [(n, p) for n, p in named if n in MATRICES]
     others = [(n, p) for n, p in named if n not in MATRICES]
@@ -93,6 +113,8 @@ OTHERS = {
     "apollo": (apollo, {name: SHAPES[name] for name in reversed(SHAPES)}),
     "jordan": (jordan, {name: SHAPES[name] for name in reversed(SHAPES)}),
     "moonlight": (moonlight, SHAPES),
+    "viewed": (viewed, {name: shape for name, (shape, _) in VIEWED.items()}),
+    "viewed factors": (viewed_factors, {name: shape for name, (shape, _) in VIEWED.items()}),
 }
 
 
@@ -196,6 +218,18 @@ def within_the_backward_pass():
 
 
 @case
+def views():
+    """Within the backward pass, in flat memory, with what is behind 16 bits; a state that is
+    loaded, and one of parts."""
+    for kind, (stage, mode) in itertools.product(("viewed", "viewed factors"), WAYS[1:]):
+        compare(kind, stage, mode, fused=True, zero={"bucket_bytes": 300})
+        compare(kind, stage, mode, zero={"flatten_parameters": True})
+        compare(kind, stage, mode, dtype=torch.bfloat16, master="f32")
+        goes_on(kind, stage, mode)
+    saved_in_parts(shared("viewed", 1, "local")[0])
+
+
+@case
 def each_matrix_and_its_states_are_one_ranks():
     opt, named = shared("mixed", 1, "local")
     have = [None] * dist.get_world_size()
@@ -240,24 +274,28 @@ def a_gradient_that_no_rank_has():
 def it_goes_on_from_what_was_saved():
     """From a rank's own state, the whole, and a checkpoint of parts."""
     for kind, (stage, mode) in some("it_goes_on_from_what_was_saved"):
-        _, others = alone(kind, 2 * STEPS)
-        make, shapes = (MAKES | OTHERS)[kind]
-        world = dist.get_world_size()
-        made, grads = named_values(shapes, world, 2 * STEPS)
-        before = fresh(made, torch.float32)
-        first = make(before, zero=st.Zero(stage, mode))
-        train(first, before, grads[:STEPS], stage, mode)
-        full, own = first.full_state_dict(), io.BytesIO()
-        torch.save(first.state_dict(), own)
-        own.seek(0)
-        kept = {"own": torch.load(own, weights_only=True), "full": full}
-        for how, state in kept.items():
-            named = [(n, torch.nn.Parameter(p.detach().clone())) for n, p in before]
-            opt = make(named, zero=st.Zero(stage, mode))
-            opt.load_state_dict(state)
-            train(opt, named, grads[STEPS:], stage, mode)
-            for (name, param), (_, other) in zip(named, others, strict=True):
-                same_bits(param, other, f"{kind} zero={stage} {mode} from {how}: {name}")
+        goes_on(kind, stage, mode)
+
+
+def goes_on(kind, stage, mode):
+    _, others = alone(kind, 2 * STEPS)
+    make, shapes = (MAKES | OTHERS)[kind]
+    world = dist.get_world_size()
+    made, grads = named_values(shapes, world, 2 * STEPS)
+    before = fresh(made, torch.float32)
+    first = make(before, zero=st.Zero(stage, mode))
+    train(first, before, grads[:STEPS], stage, mode)
+    full, own = first.full_state_dict(), io.BytesIO()
+    torch.save(first.state_dict(), own)
+    own.seek(0)
+    kept = {"own": torch.load(own, weights_only=True), "full": full}
+    for how, state in kept.items():
+        named = [(n, torch.nn.Parameter(p.detach().clone())) for n, p in before]
+        opt = make(named, zero=st.Zero(stage, mode))
+        opt.load_state_dict(state)
+        train(opt, named, grads[STEPS:], stage, mode)
+        for (name, param), (_, other) in zip(named, others, strict=True):
+            same_bits(param, other, f"{kind} zero={stage} {mode} from {how}: {name}")
 
 
 def by_name(packed):

@@ -230,9 +230,8 @@ class OnRanks:
             self._added_groups = added
             del self.param_groups[number]
             raise
-        if self._is_made:
-            if self._backward is not None:
-                self._backward.watch(self)
+        if self._is_made and self._backward is not None:
+            self._backward.watch(self)
         given = self.__dict__.setdefault("_given_params", GivenParameters())
         given.add(self.param_groups[-1]["params"])
 
@@ -316,11 +315,13 @@ class OnRanks:
         values = state_dict["state"]
         parts = self._parts() if values and self._is_shared else {}
         named = named_parameters(self.param_groups)
+        groups = self.param_groups
+        viewed = {id(param) for g in groups if g.get(KEY) is not None for param in g["params"]}
         for number, (called, param) in zip(_numbers(state_dict), named, strict=False):
-            own = values.get(number)
+            own, lies_alike = values.get(number), id(param) not in viewed
             for name, value in own.items() if isinstance(own, dict) else ():
                 if isinstance(value, torch.Tensor):
-                    words = _strange(param, parts.get(id(param)), name, value)
+                    words = _strange(param, parts.get(id(param)), name, value, lies_alike)
                     if words:
                         raise ValueError(
                             f"state '{name}' of {called} {words}; full_state_dict() makes a state "
@@ -384,17 +385,19 @@ def _numbers(packed: dict) -> list:
     return [number for group in packed["param_groups"] for number in group["params"]]
 
 
-def _strange(param, part, name: str, value: torch.Tensor) -> str:
-    """What of a loaded state cannot be this rank's, in words; "" where it can."""
+def _strange(param, part, name: str, value: torch.Tensor, lies_alike: bool) -> str:
+    """What of a loaded state cannot be this rank's, in words; "" where it can. ``lies_alike``:
+    whether one of the parameter's shape has its placements."""
     own = None if part is None else part.place
     if isinstance(value, StatePart):
         has = "has whole states" if own is None else f"has {own}"
         return "" if value.place == own else f"is {value.place}, this optimizer {has}"
     if is_dtensor(value) and not is_dtensor(param):
         return f"is a DTensor with placements {tuple(value.placements)}, the parameter is none"
-    # With an extent of 1 it may be a row or a column, which lies otherwise: a step looks again.
+    # With an extent of 1, or a view, it may be a row or a column, which lies otherwise: a step
+    # looks again.
     like = is_dtensor(value) and value.shape == param.shape and 1 not in param.shape
-    if like and value.placements != param.placements:
+    if like and lies_alike and value.placements != param.placements:
         return (
             f"has placements {tuple(value.placements)}, the parameter has {tuple(param.placements)}"
         )

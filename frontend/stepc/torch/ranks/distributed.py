@@ -50,7 +50,11 @@ def make_binding(optimizer, previous=None, *, ahead: bool = False):
 def as_seen(optimizer):
     """The optimizer, none of whose parameters is spread over ranks, or one of what rules see in
     place of its parameters."""
-    return LocalOptimizer(optimizer, Parts(optimizer).groups, None) if has_views(optimizer) else optimizer
+    return (
+        LocalOptimizer(optimizer, Parts(optimizer).groups, None)
+        if has_views(optimizer)
+        else optimizer
+    )
 
 
 def _hidden(part, items: dict) -> dict:
