@@ -201,13 +201,37 @@ def test_refused_groups_of_jordans(group, words):
 
 def test_what_is_no_matrix_is_refused():
     (conv,) = make_params([(8, 3, 2, 5)])
-    with pytest.raises(ValueError, match=r"parameter 'conv' .* parameter of shape \(8, 30\), and"):
+    words = (
+        r"parameter 'conv' has shape \(8, 3, 2, 5\), .* a group with view='o i h w -> o \(i h w\)'"
+    )
+    with pytest.raises(ValueError, match=words):
         muon.Muon([("conv", conv)])
     with pytest.raises(ValueError, match=r"shape \(4,\), expected a matrix: give others"):
         muon.SingleDeviceMuon(make_params([(4,)]))
     for shape in ((4,), (2, 3, 3)):
         with pytest.raises(ValueError, match="expected a matrix: give others as adamw_params"):
             moonlight.Muon(muon_params=make_params([shape]))
+
+
+def test_kernels_of_convolutions():
+    """As muon.py flattens them. Its scale is of height and width, 1 where these are the same; ours,
+    of the rows and columns that are seen, is 1 too where there are no more rows."""
+    ours, theirs = pairs_of([(5, 3, 2, 2), (12, 3, 2, 2)])
+    optimizer = muon.SingleDeviceMuon([{"params": ours, "view": "o i h w -> o (i h w)"}])
+    buffers = [torch.zeros_like(q) for q in theirs]
+    for step in range(5):
+        set_grads(ours, theirs, seed=step)
+        optimizer.step()
+        with torch.no_grad():
+            for q, m in zip(theirs, buffers, strict=True):
+                m.lerp_(q.grad, 1 - 0.95)
+                update = q.grad.lerp(m, 0.95)
+                u = orthogonalized(update.view(len(update), -1))
+                u = u * max(1, q.size(-2) / q.size(-1)) ** 0.5
+                q.add_(u.reshape(q.shape), alpha=-0.02)
+    for p, q, m in zip(ours, theirs, buffers, strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(optimizer.state[p]["momentum_buffer"], m)
 
 
 def moonshots(params, low, **more):

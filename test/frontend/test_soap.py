@@ -17,6 +17,7 @@ import torch
 from common import Written, bits_equal, canonical, clone_params, make_params, set_grads, train
 from stepc.torch import SOAP
 
+pytestmark = pytest.mark.filterwarnings("ignore:stepc. SOAP has no bases")
 SQUARE = [(9, 9), (1, 1), (2, 2), (17, 17), (33, 33), (5,), ()]
 # Tall, wide; a row, a column; and what has no bases.
 SHAPES = [(12, 7), (7, 12), (40, 3), (3, 40), (1, 6), (6, 1), (33, 65), (5,), ()]
@@ -391,3 +392,16 @@ def test_more_than_two_dims_are_refused():
     optimizer.add_param_group({"params": (p for p in more)})
     assert len(optimizer.param_groups[1]["params"]) == 2
     assert isinstance(stepc.torch.SOAP(iter(more)), SOAP)
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_has_no_basis_is_named():
+    shapes = [(4, 3), (9, 3), (3,), (1, 9), (), (1, 4)]
+    named = zip(("a", "b", "c", "d", "e", "f"), make_params(shapes, torch.float32), strict=True)
+    with pytest.warns(RuntimeWarning, match="no bases") as caught:
+        optimizer = SOAP(named, max_precond_dim=5)
+    assert len(caught) == 1 and caught[0].filename == __file__
+    assert "parameters 'b' (9, 3), 'c' (3,), 'd' (1, 9) are" in str(caught[0].message)
+    with pytest.warns(RuntimeWarning, match=r"parameters 0 \(4,\) are stepped in that of"):
+        optimizer.add_param_group({"params": make_params([(4,), ()], torch.float32)})
+    SOAP(make_params([(4, 4), (1, 1), ()], torch.float32))

@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import warnings
+from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
+from ..._log import log
+from ..tensors.callers import level_of_caller
 from ..tensors.patterns import seen_shape
 
 
@@ -78,6 +82,34 @@ def check_dims(group: dict, allowed: range, expected: str) -> None:
     for words, shape in shapes_of(group):
         if len(shape) not in allowed:
             raise ValueError(f"{words} has shape {shape}, expected {expected}")
+
+
+def tell_of_fallbacks(
+    group: dict, falls_back: Callable[[tuple[int, ...]], bool], why: str, how: str
+) -> None:
+    """One warning that names the parameters of a group, added by an optimizer, that its method
+    does not step as matrices: those of whose shapes, as rules see them, ``falls_back`` says so. All
+    are logged. ``why`` and ``how`` stand before and behind the names."""
+    told = [
+        f"{words.removeprefix('parameter ')} {shape}"
+        for words, shape in shapes_of({**group, "params": named_in(group)})
+        if math.prod(shape) > 1 and falls_back(shape)
+    ]
+    if not told:
+        return
+    log.info("%s: parameters %s %s", why, ", ".join(told), how)
+    more = f" and {len(told) - 8} more, which are logged" if len(told) > 8 else ""
+    warnings.warn(
+        f"stepc: {why}: parameters {', '.join(told[:8])}{more} {how}",
+        RuntimeWarning,
+        stacklevel=level_of_caller(),
+    )
+
+
+def named_in(group: dict) -> list:
+    """The parameters of a group that torch has taken over, with their names where they have any."""
+    names = group.get("param_names")
+    return list(zip(names, group["params"], strict=True)) if names else group["params"]
 
 
 class CheckedGroups:

@@ -10,7 +10,7 @@ import torch
 
 from ..binding.hypers import Part
 from ..step.compiled import CompiledStep
-from .checks import list_params, shapes_of
+from .checks import shapes_of
 
 _STEPS = 5  # of Newton and Schulz, that muon.mlir has
 
@@ -31,6 +31,13 @@ class _OfMatrices(torch.optim.Muon):
         # torch's constructor checks its arguments, and then shapes.
         defaults = torch.optim.Muon([{"params": []}], *args, **kwargs).defaults
         torch.optim.Optimizer.__init__(self, params, defaults)
+        for group in self.param_groups:
+            for _, shape in shapes_of(group):
+                if len(shape) != 2:
+                    raise ValueError(
+                        "Muon only supports 2D parameters whereas we found a parameter with size: "
+                        f"{torch.Size(shape)}"
+                    )
 
 
 class Muon(CompiledStep, _OfMatrices):
@@ -66,19 +73,6 @@ class Muon(CompiledStep, _OfMatrices):
     _eager_class = torch.optim.Muon
     _compiled_where = {"ns_steps": _STEPS}
     _keeps_step = False
-
-    def add_param_group(self, param_group: dict) -> None:
-        """Adds a parameter group, as torch's; raises ValueError, in the words of its constructor,
-        for what the rule does not see as matrices."""
-        if isinstance(param_group, dict):
-            list_params(param_group)
-            for _, shape in shapes_of(param_group):
-                if len(shape) != 2:
-                    raise ValueError(
-                        "Muon only supports 2D parameters whereas we found a parameter with size: "
-                        f"{torch.Size(shape)}"
-                    )
-        super().add_param_group(param_group)
 
 
 def _match_rms_of_five(group: dict) -> bool:

@@ -5,16 +5,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import NamedTuple
 
 import torch
 
-from ..._log import log
 from ..binding.hypers import BETAS, named
-from ..tensors.callers import level_of_caller
 from ..tensors.patterns import seen_shape
-from .checks import check_dims, check_one, check_whole, params_of
+from .checks import check_dims, check_one, check_whole, params_of, tell_of_fallbacks
 from .peer import Peer
 
 __all__ = ["Shampoo"]
@@ -277,25 +274,13 @@ class Shampoo(Peer, torch.optim.Optimizer):
         self._tell_of_fallbacks(self.param_groups[-1])
 
     def _tell_of_fallbacks(self, group: dict) -> None:
-        """One warning of what the original would have factors of, by name; all are logged."""
-        names, most = group.get("param_names"), _most(group)
-        told = []
-        for number, param in enumerate(group["params"]):
-            shape = seen_shape(group, param, "parameter")
-            lacking = len(shape) - len(_factors(shape, most)) - shape.count(1)
-            if param.numel() > 1 and lacking > 0:
-                name = names[number] if names else number
-                told.append(f"{name!r} {shape}")
-        if not told:
-            return
-        log.info("dims of parameters without a factor: %s", ", ".join(told))
-        more = f" and {len(told) - 8} more, which are logged" if len(told) > 8 else ""
-        warnings.warn(
-            f"stepc: Shampoo has no factors of vectors, and of dims of more than {most} elements: "
-            f"parameters {', '.join(told[:8])}{more} are stepped with those of their other dim, "
-            "or by the grafting method alone",
-            RuntimeWarning,
-            stacklevel=level_of_caller(),
+        """Of what the original would have factors of."""
+        most = _most(group)
+        tell_of_fallbacks(
+            group,
+            lambda shape: len(shape) > len(_factors(shape, most)) + shape.count(1),
+            f"Shampoo has no factors of vectors, and of dims of more than {most} elements",
+            "are stepped with those of their other dim, or by the grafting method alone",
         )
 
     def _read_settings(self, group: dict) -> tuple:

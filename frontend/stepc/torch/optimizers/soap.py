@@ -15,6 +15,7 @@ from .checks import (
     check_not_negative,
     check_whole,
     params_of,
+    tell_of_fallbacks,
 )
 from .peer import Peer
 
@@ -61,7 +62,8 @@ class SOAP(Peer, torch.optim.Optimizer):
     ``GG_0``, ``Q_0`` (rows) and ``GG_1``, ``Q_1`` (columns): float32, or float64 beside
     float64 parameters. A matrix of ``[n, m]`` has n * n and m * m elements in each. A matrix
     that ranks have parts of is stepped whole by one of them (docs/distributed.md). CUDA
-    devices are refused.
+    devices are refused. Vectors and scalars are stepped as by Adam; one warning for each group that
+    is added names them.
 
     A state of the authors' loads. Where a parameter loses its bases, as where a checkpoint lacks
     them or a higher ``max_precond_dim`` gives it one more, they and the averages begin anew.
@@ -122,11 +124,19 @@ class SOAP(Peer, torch.optim.Optimizer):
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
-        constructor does, and for parameters of more than two dims."""
+        constructor does, and for parameters of more than two dims. Warns of what has no bases."""
         if isinstance(param_group, dict):
             what = "at most two dims: bases are of a matrix's rows and columns"
             check_dims(param_group, range(3), what)
         super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        most = int(group["max_precond_dim"])
+        tell_of_fallbacks(
+            group,
+            lambda shape: len(shape) < 2 or max(shape) > most,
+            f"SOAP has no bases of vectors, and of dims of more than {most} elements",
+            "are stepped in that of their other dim, or as by Adam",
+        )
 
     def _read_settings(self, group: dict) -> tuple:
         """What is compared before each step: options look at the parameters too."""

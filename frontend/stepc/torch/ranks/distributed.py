@@ -199,6 +199,7 @@ class DistributedBinding(InParts, InPasses):
 
     def _bind(self) -> None:
         """Makes the plan of the parts, and finds out what it exchanges."""
+        self._local.check_options()
         # All of them: what crosses ranks has a place for each, with a gradient or not.
         before, self._previous = self._inner or self._previous, None
         # Where a gradient comes with another type, say, a loss scale goes on from where it is.

@@ -91,6 +91,14 @@ class LocalOptimizer:
             return frozenset()
         return frozenset(id(self._shares.part_of(p).local) for p in reducer.brought)
 
+    def check_options(self) -> None:
+        """Has the class refuse what its states, which are of the user's parameters, cannot have.
+        Where ranks share states, some alone would: there it is not looked at."""
+        optimizer = self._optimizer()
+        if self._mesh is None or not self._mesh.mesh.names:
+            for group in optimizer.param_groups:
+                optimizer._read_options(group)
+
     def follow(self) -> None:
         """Takes over what the user has changed in the groups."""
         for own, group in zip(self.param_groups, self._optimizer().param_groups, strict=True):

@@ -113,8 +113,8 @@ def _check(view: View) -> None:
                 "but one as numbers"
             )
     own, seen = sides
-    if sorted(own) != sorted(seen):
-        alone = sorted(set(own) ^ set(seen)) or sorted(a for a in own if a.isdigit())
+    alone = [a for a in sorted({*own, *seen}) if own.count(a) != seen.count(a)]
+    if alone:
         raise ValueError(f"{view} has {', '.join(map(repr, alone))} on one side alone")
     if own != seen:
         raise ValueError(

@@ -1,0 +1,351 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The key ``view`` of a group: a rule sees a parameter in another shape. Beside the same optimizer
+of parameters that are reshaped by hand, to the bit. test/distributed/viewed.py has ranks."""
+
+import copy
+import io
+
+import pytest
+import stepc.torch as st
+import torch
+from common import ZOO, bits_equal, make_params, set_grads
+from stepc import errors
+from stepc.torch import moonlight, muon
+
+CONV = ((6, 3, 2, 2), "o i h w -> o (i h w)", (6, 12))
+BLOCKS = ((12, 5), "(3 n) m -> 3 n m", (3, 4, 5))
+HEADS = ((4, 12), "m (h 3) -> m h 3", (4, 4, 3))
+ROW = ((7,), "n -> 1 n", (1, 7))
+LINE = ((3, 4), "n m -> (n m)", (12,))
+OF_MATRICES = (CONV, ROW)
+OF_BATCHES = (CONV, BLOCKS, HEADS)
+OF_ALL_DIMS = ("momentum_buffer", "momentum", "filtered_grad")
+
+
+def own(groups, **more):
+    """A definition by its file."""
+    return st.Optimizer(groups, ZOO / "adafactor.mlir", **more)
+
+
+KINDS = {
+    "Muon": (st.Muon, OF_MATRICES),
+    "GramMuon": (st.GramMuon, OF_MATRICES),
+    "NorMuon": (st.NorMuon, OF_MATRICES),
+    "Jordan's": (muon.SingleDeviceMuon, OF_BATCHES),
+    "Moonshot's": (None, OF_MATRICES),
+    "Dion": (lambda groups: st.Dion(groups, rank=3), OF_MATRICES),
+    "SOAP": (lambda groups: st.SOAP(groups, precondition_frequency=2), (CONV, ROW, LINE)),
+    "Shampoo": (lambda groups: st.Shampoo(groups, grafting_type="adam"), (CONV, LINE)),
+    "GaLore": (lambda groups: st.GaLoreAdamW([g | {"rank": 2} for g in groups]), OF_MATRICES),
+    "APOLLO": (lambda groups: st.APOLLOAdamW([g | {"rank": 2} for g in groups]), OF_MATRICES),
+    "AdamW": (st.AdamW, (CONV, BLOCKS, HEADS, ROW, LINE)),
+    "a file": (own, (CONV, BLOCKS, HEADS, ROW, LINE)),
+}
+
+
+def groups_of(params, cases, views):
+    return [
+        {"params": [param]} | ({"view": text} if views else {})
+        for param, (_, text, _) in zip(params, cases, strict=True)
+    ]
+
+
+def made(name, params, cases, views=True):
+    make = KINDS[name][0]
+    groups = groups_of(params, cases, views)
+    if name != "Moonshot's":
+        return make(groups)
+    optimizer = moonlight.Muon(muon_params=make_params([(2, 2)]))
+    for group in groups:
+        optimizer.add_param_group(group)
+    return optimizer
+
+
+def by_hand(params, cases):
+    return [
+        torch.nn.Parameter(p.detach().reshape(seen).clone())
+        for p, (*_, seen) in zip(params, cases, strict=True)
+    ]
+
+
+def give(params, hand, step):
+    """The same gradients; that of the first is as a user may have made it."""
+    set_grads(params, seed=step)
+    first = params[0].grad
+    params[0].grad = first.mT.clone().mT if first.dim() > 1 else first
+    for p, q in zip(params, hand, strict=True):
+        q.grad = p.grad.reshape(q.shape).clone()
+
+
+def assert_alike(optimizer, params, alone, hand):
+    """Parameters and states: of all dims that are seen in the parameter's shape."""
+    for p, q in zip(params, hand, strict=True):
+        assert bits_equal([p.detach().reshape(q.shape)], [q])
+        assert set(optimizer.state[p]) == set(alone.state[q])
+        for name, state in alone.state[q].items():
+            held = optimizer.state[p][name]
+            assert held.shape in (p.shape, state.shape), name
+            assert name not in OF_ALL_DIMS or held.shape == p.shape, name
+            assert bits_equal([held.reshape(state.shape)], [state]), name
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_as_reshaped_by_hand(name):
+    cases = KINDS[name][1]
+    params = make_params([shape for shape, *_ in cases])
+    hand = by_hand(params, cases)
+    optimizer, alone = made(name, params, cases), made(name, hand, cases, views=False)
+    where = [p.data_ptr() for p in params]
+    for step in range(4):
+        versions = [p._version for p in params]
+        give(params, hand, step)
+        optimizer.step()
+        alone.step()
+        assert all(p._version > v for p, v in zip(params, versions, strict=True))
+    assert_alike(optimizer, params, alone, hand)
+    assert where == [p.data_ptr() for p in params]
+
+
+def train_adafactor(steps=2, views=True, cases=(CONV, BLOCKS, ROW), first=0, params=None, **more):
+    """``hf.Adafactor``, whose rows and columns are of what is seen."""
+    params = make_params([shape for shape, *_ in cases]) if params is None else params
+    groups = groups_of(params, cases, views)
+    optimizer = st.hf.Adafactor(groups, lr=1e-2, relative_step=False, beta1=0.9, **more)
+    for step in range(first, first + steps):
+        set_grads(params, seed=step)
+        optimizer.step()
+    return optimizer, params
+
+
+def test_saved_and_loaded():
+    """The view is saved with its group; a state that says none leaves the optimizer's."""
+    optimizer, params = train_adafactor(4)
+    first, before = train_adafactor()
+    file = io.BytesIO()
+    torch.save(first.state_dict(), file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    assert [g["view"] for g in saved["param_groups"]] == [CONV[1], BLOCKS[1], ROW[1]]
+    assert saved["state"][0]["exp_avg"].shape == CONV[0]
+    bare = copy.deepcopy(saved)
+    for group in bare["param_groups"]:
+        del group["view"]
+    for state in (saved, bare):
+        params_again = [torch.nn.Parameter(p.detach().clone()) for p in before]
+        again, _ = train_adafactor(0, params=params_again)
+        again.load_state_dict(state)
+        for step in (2, 3):
+            set_grads(params_again, seed=step)
+            again.step()
+        assert bits_equal(params, params_again)
+        for p, q in zip(params, params_again, strict=True):
+            assert bits_equal(optimizer.state[p].values(), again.state[q].values())
+    copied = copy.deepcopy(first)
+    for step in (2, 3):
+        own_params = [g["params"][0] for g in copied.param_groups]
+        set_grads(own_params, seed=step)
+        copied.step()
+    assert bits_equal(params, own_params)
+
+
+def test_a_state_without_a_view_loads_with_one():
+    """As Keller Jordan's of a convolution, whose buffer has the kernel's shape; and torch's."""
+    (ours,), (plain,) = make_params([CONV[0]]), make_params([CONV[2]])
+    optimizer, theirs = st.AdamW([{"params": [ours], "view": CONV[1]}]), torch.optim.AdamW([ours])
+    set_grads([ours])
+    theirs.step()
+    optimizer.load_state_dict(theirs.state_dict())
+    set_grads([ours], seed=1)
+    optimizer.step()
+    theirs.load_state_dict(optimizer.state_dict())
+    assert theirs.state[ours]["exp_avg"].shape == CONV[0]
+    # One that has the shape which is seen, as of a parameter that was reshaped by hand, too.
+    other = st.AdamW([plain])
+    set_grads([plain])
+    other.step()
+    optimizer.load_state_dict(other.state_dict())
+    set_grads([ours], seed=1)
+    optimizer.step()
+    assert optimizer.state[ours]["exp_avg"].shape == CONV[0]
+    assert float(optimizer.state[ours]["step"]) == 2
+
+
+def test_what_a_step_has_beside():
+    """Clipping by the norm, averages, masters, copies; within the backward pass; ahead."""
+    more = {"clip": st.ClipByNorm(0.1), "average": st.EMA(0.5), "param_copy": torch.bfloat16}
+    cases = (CONV, BLOCKS)
+    for dtype, kept in ((torch.float32, {}), (torch.bfloat16, {"master": "f32"})):
+        params = make_params([shape for shape, *_ in cases], dtype)
+        hand = by_hand(params, cases)
+        optimizer = st.AdamW(groups_of(params, cases, True), **more, **kept)
+        alone = st.AdamW(groups_of(hand, cases, False), **more, **kept)
+        optimizer.precompile()
+        for step in range(3):
+            give(params, hand, step)
+            optimizer.step()
+            alone.step()
+        assert_alike(optimizer, params, alone, hand)
+        assert optimizer.last_step.grad_norm == alone.last_step.grad_norm
+        copies = zip(optimizer.parameter_copies(), alone.parameter_copies(), strict=True)
+        assert all(a.reshape(b.shape).equal(b) for a, b in copies)
+        with optimizer.averaged(), alone.averaged():
+            assert bits_equal([p.reshape(q.shape) for p, q in zip(params, hand, strict=True)], hand)
+
+
+def test_within_the_backward_pass():
+    params, twins = (make_params([CONV[0], (5,)]) for _ in range(2))
+    fused = st.SOAP([{"params": params[:1], "view": CONV[1]}, {"params": params[1:]}],
+                    fused_backward=True)  # fmt: skip
+    behind = st.SOAP([{"params": twins[:1], "view": CONV[1]}, {"params": twins[1:]}])
+    for _ in range(3):
+        for own_params, optimizer in ((params, fused), (twins, behind)):
+            optimizer.zero_grad()
+            sum(p.square().sum() + p.sin().sum() for p in own_params).backward()
+            optimizer.step()
+    assert bits_equal(params, twins) and params[0].grad is None
+
+
+def test_parameters_that_move():
+    (param,), (twin,) = make_params([CONV[0]]), make_params([CONV[0]])
+    optimizer, other = (st.Muon([{"params": [p], "view": CONV[1]}]) for p in (param, twin))
+    for step in range(4):
+        set_grads([param], [twin], seed=step)
+        if step == 2:
+            twin.data = twin.detach().clone()
+        if step == 3:
+            param.requires_grad_(False)
+            param.requires_grad_(True)
+        optimizer.step()
+        other.step()
+    assert bits_equal([param], [twin])
+
+
+def test_a_view_that_is_set_later():
+    """Holds from the next step on, where states can have it."""
+    (param,), (plain,) = make_params([BLOCKS[0]]), make_params([BLOCKS[0]])
+    optimizer, alone = muon.SingleDeviceMuon([param]), muon.SingleDeviceMuon([plain])
+    set_grads([param], [plain])
+    optimizer.step()
+    alone.step()
+    hand = torch.nn.Parameter(plain.detach().reshape(BLOCKS[2]).clone())
+    after = muon.SingleDeviceMuon([hand])
+    state = alone.state_dict()
+    state["state"][0]["momentum_buffer"] = alone.state[plain]["momentum_buffer"].reshape(BLOCKS[2])
+    after.load_state_dict(state)
+    optimizer.param_groups[0]["view"] = BLOCKS[1]
+    for step in (1, 2):
+        set_grads([param], seed=step)
+        hand.grad = param.grad.reshape(hand.shape).clone()
+        optimizer.step()
+        after.step()
+        assert bits_equal([param.detach().reshape(hand.shape)], [hand])
+    optimizer.param_groups[0]["view"] = "n -> n 1"
+    before = param.detach().clone()
+    with pytest.raises(ValueError, match="of 1 dim, and the shape is"):
+        optimizer.step()
+    assert bits_equal([param], [before])
+
+
+def test_what_is_read_of_options_is_seen():
+    """Shampoo's limit and SOAP's of the dims of the view, and what says it."""
+    (param,) = make_params([CONV[0]])
+    with pytest.warns(RuntimeWarning, match=r"parameters 0 \(6, 12\) are stepped with"):
+        st.Shampoo([{"params": [param], "view": CONV[1]}], max_preconditioner_dim=8)
+    optimizer = st.SOAP([{"params": [param], "view": CONV[1]}])
+    set_grads([param])
+    optimizer.step()
+    optimizer.param_groups[0]["max_precond_dim"] = 10
+    with pytest.raises(ValueError, match=r"has state 'Q_1'"):
+        optimizer.step()
+
+
+BAD = {
+    "n m": "view 'n m' has 0 '->', expected one",
+    "n m -> m n": "changes the order of dims, which moves elements: a view is a reshape alone",
+    "n m -> n": "has 'm' on one side alone",
+    "n m -> n m k": "has 'k' on one side alone",
+    "(2 n) m -> 3 n m": "has '2', '3' on one side alone",
+    "(2 2 n) m -> 2 n m": "has '2' on one side alone",
+    "n n -> n n": "has 'n' twice on one side",
+    "(a b) m -> a b m": "does not say how large 'a' and 'b' are: write all but one as numbers",
+    "... m -> ... m": r"has '\.\.\.', expected names, numbers and \( \)",
+    "(n m -> n m": r"has a '\(' without '\)'",
+    "((n) m) -> n m": r"has '\(', expected names",
+    "n-m -> n m": "has '-', expected names",
+    "a b c -> a (b c)": r"parameter 'w': view 'a b c -> a \(b c\)' is of 3 dims, and the shape is "
+    r"\(12, 5\)",
+    "(5 n) m -> 5 n m": r"does not fit the shape \(12, 5\): dim 0 is 12, expected a multiple of 5",
+    "n 4 -> (n 4)": r"does not fit the shape \(12, 5\): dim 1 is 5, expected 4",
+    "(0 n) m -> (0 n m)": "dim 0 is 12, expected a multiple of 0",
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_bad_views(text):
+    """At the constructor, with a group that is added, loaded, and set."""
+    (param,), (other,) = make_params([(12, 5)]), make_params([(2, 3)])
+    with pytest.raises(ValueError, match=BAD[text]):
+        st.AdamW([{"params": [("w", param)], "view": text}])
+    for optimizer in (st.AdamW([("v", other)]), muon.SingleDeviceMuon([("v", other)])):
+        with pytest.raises(ValueError, match=BAD[text]):
+            optimizer.add_param_group({"params": [("w", param)], "view": text})
+        assert len(optimizer.param_groups) == 1
+    optimizer = st.AdamW([("w", param)])
+    saved = optimizer.state_dict()
+    saved["param_groups"][0] |= {"view": text, "lr": 7.0}
+    with pytest.raises(ValueError, match=BAD[text]):
+        optimizer.load_state_dict(saved)
+    assert optimizer.param_groups[0]["lr"] == 1e-3 and "view" not in optimizer.param_groups[0]
+
+
+def test_bad_parameters():
+    (param,) = make_params([CONV[0]])
+    last = torch.nn.Parameter(param.detach().to(memory_format=torch.channels_last))
+    words = r"has strides .* is of the memory of a contiguous parameter, as param\.data = "
+    with pytest.raises(ValueError, match=words):
+        st.Muon([{"params": [last], "view": CONV[1]}])
+    with pytest.raises(TypeError, match=r"view is 3, expected a text as 'o i h w"):
+        st.Muon([{"params": [param], "view": 3}])
+    lazy = torch.nn.LazyConv2d(3, 2).weight
+    with pytest.raises(ValueError, match="has no shape yet, of which view"):
+        st.AdamW([{"params": [lazy], "view": CONV[1]}])
+    optimizer = st.Muon([{"params": [param], "view": CONV[1]}])
+    set_grads([param])
+    optimizer.step()
+    param.data = param.detach().to(memory_format=torch.channels_last)
+    set_grads([param], seed=1)
+    before = param.detach().clone()
+    with pytest.raises(errors.TensorError, match="parameter 0 of group 0 has strides .* contig"):
+        optimizer.step()
+    assert bits_equal([param], [before])
+    param.data = param.detach().contiguous()
+    optimizer.step()
+
+
+def test_what_sees_no_matrix():
+    """Classes look at what is seen, in the words that they have for shapes."""
+    matrix, vector = make_params([(4, 6), (4,)])
+    with pytest.raises(ValueError, match=r"Muon only supports 2D .* torch.Size\(\[2, 2, 6\]\)"):
+        st.Muon([{"params": [matrix], "view": "(2 n) m -> 2 n m"}])
+    with pytest.raises(ValueError, match=r"has shape \(24,\), expected a matrix"):
+        st.NorMuon([{"params": [matrix], "view": "n m -> (n m)"}])
+    st.Muon([{"params": [vector], "view": "n -> 1 n"}])
+    optimizer = st.Optimizer(
+        [{"params": [matrix], "view": "(2 n) m -> 2 n m"}], ZOO / "muon.mlir", lr=0.1
+    )
+    set_grads([matrix])
+    with pytest.raises(errors.TensorError, match=r"no rule of optimizer 'muon' .* \(2, 2, 6\)"):
+        optimizer.step()
+
+
+def test_torchs_own_step_knows_no_views():
+    (param,) = make_params([CONV[0]])
+    optimizer = st.AdamW([{"params": [param], "view": CONV[1]}], differentiable=True)
+    set_grads([param])
+    with pytest.raises(errors.StepcError, match="does not do what was asked for: view='o i h w"):
+        optimizer.step()
+    optimizer = st.SGD([{"params": [param], "view": CONV[1]}])
+    param.grad = param.detach().to_sparse()
+    with pytest.raises(errors.TensorError, match="has a gradient that has layout torch.sparse"):
+        optimizer.step()
