@@ -73,6 +73,7 @@ VIEWED = {
     "qkv": ((18, 7), "(3 n) m -> 3 n m"),
     "bias": ((33,), "n -> 1 n"),
     "gate": ((5, 4), None),
+    "experts": ((3, 4, 6), None),
 }
 
 
@@ -221,7 +222,7 @@ def within_the_backward_pass():
 def views():
     """Within the backward pass, in flat memory, with what is behind 16 bits; a state that is
     loaded, and one of parts."""
-    for kind, (stage, mode) in itertools.product(("viewed", "viewed factors"), WAYS[1:]):
+    for kind, (stage, mode) in zip(("viewed", "viewed factors"), WAYS[1:], strict=True):
         compare(kind, stage, mode, fused=True, zero={"bucket_bytes": 300})
         compare(kind, stage, mode, zero={"flatten_parameters": True})
         compare(kind, stage, mode, dtype=torch.bfloat16, master="f32")

@@ -402,6 +402,7 @@ def test_what_has_no_basis_is_named():
         optimizer = SOAP(named, max_precond_dim=5)
     assert len(caught) == 1 and caught[0].filename == __file__
     assert "parameters 'b' (9, 3), 'c' (3,), 'd' (1, 9) are" in str(caught[0].message)
-    with pytest.warns(RuntimeWarning, match=r"parameters 0 \(4,\) are stepped in that of"):
-        optimizer.add_param_group({"params": make_params([(4,), ()], torch.float32)})
+    with pytest.warns(RuntimeWarning, match=r"parameters 'g' \(4,\) are stepped in that of"):
+        more = zip(("g", "h"), make_params([(4,), ()], torch.float32), strict=True)
+        optimizer.add_param_group({"params": list(more)})
     SOAP(make_params([(4, 4), (1, 1), ()], torch.float32))
