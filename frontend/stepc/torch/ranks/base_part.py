@@ -73,18 +73,20 @@ class Part:
         return self.seen is not None and not self.is_sharded
 
     def as_seen(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The parameter's memory, or a tensor of its shape, as the plan has it."""
-        return tensor.reshape(self.seen.view.shape(tuple(tensor.shape))) if self.is_seen else tensor
+        """A gradient of the parameter's shape as the plan has it."""
+        return tensor.reshape(self.local.shape) if self.is_seen else tensor
 
     def memory_as_seen(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The same of memory that is written: ObstacleError where it cannot be seen so."""
-        if self.is_seen and not tensor.is_contiguous():
+        """The same of the parameter: ObstacleError where its memory cannot be seen so."""
+        if not self.is_seen:
+            return tensor
+        if not tensor.is_contiguous():
             raise ObstacleError(
                 f"{self.name} has strides {tuple(tensor.stride())} for shape "
                 f"{tuple(tensor.shape)}: {self.seen.view} is of a contiguous parameter",
                 False,
             )
-        return self.as_seen(tensor)
+        return tensor.view(self.seen.view.shape(tuple(tensor.shape)))
 
     def seen_layout(self, shape: Shape) -> tuple[Shape, Shape]:
         """Of a whole tensor what the plan is told of its shape, and where that begins."""
