@@ -18,7 +18,7 @@
 // All of these are polynomials of R, so they are symmetric and said to be: what rounding would
 // leave of asymmetry would grow by up to a^2 a step, and half of each product is computed. Of
 // m x n with m the smaller extent that is 3 m^2 n + 17 m^3 FLOP against 15 m^2 n + 5 m^3: less
-// wherever n is larger. A square parameter is stepped as in muon.mlir. The authors compute in
+// wherever n is larger. A square matrix is stepped as in muon.mlir. The authors compute in
 // float16 and begin anew after two steps (X <- Q X), as rounding makes small eigenvalues of R
 // negative, which grow by a^2 a step too; in f32 they stay below 0.002, and nothing begins anew.
 
@@ -35,78 +35,79 @@ step.optimizer @gram_muon {
   %one = step.constant 1.0
 
   // a * X + (b * A + c * A A) X, of a square matrix.
-  step.define @newton_schulz(%x: [n, m]) {
-    %xt = step.transpose %x : [n, m]
-    %gram = step.matmul %x, %xt : [n, m], [m, n]
-    %square = step.matmul %gram, %gram : [n, n]
-    %first = step.mul %gram, %b : [n, n], f64
-    %second = step.mul %square, %c : [n, n], f64
-    %polynomial = step.add %first, %second : [n, n]
-    %change = step.matmul %polynomial, %x : [n, n], [n, m]
-    %kept = step.mul %x, %a : [n, m], f64
-    %next = step.add %kept, %change : [n, m]
-    step.yield %next : [n, m]
+  step.define @newton_schulz(%x: [...b, n, m]) {
+    %xt = step.transpose %x : [...b, n, m]
+    %gram = step.matmul %x, %xt : [...b, n, m], [...b, m, n]
+    %square = step.matmul %gram, %gram : [...b, n, n]
+    %first = step.mul %gram, %b : [...b, n, n], f64
+    %second = step.mul %square, %c : [...b, n, n], f64
+    %polynomial = step.add %first, %second : [...b, n, n]
+    %change = step.matmul %polynomial, %x : [...b, n, n], [...b, n, m]
+    %kept = step.mul %x, %a : [...b, n, m], f64
+    %next = step.add %kept, %change : [...b, n, m]
+    step.yield %next : [...b, n, m]
   }
   // b * R + c * R^2, the next R, and the next Y; of rows, and of columns.
-  step.define @polynomial(%r: [n, n]) {
-    %square = step.matmul %r, %r : [n, n]
-    %first = step.mul %r, %b : [n, n], f64
-    %second = step.mul %square, %c : [n, n], f64
-    %z = step.add %first, %second : [n, n]
-    step.yield %z : [n, n]
+  step.define @polynomial(%r: [...b, n, n]) {
+    %square = step.matmul %r, %r : [...b, n, n]
+    %first = step.mul %r, %b : [...b, n, n], f64
+    %second = step.mul %square, %c : [...b, n, n], f64
+    %z = step.add %first, %second : [...b, n, n]
+    step.yield %z : [...b, n, n]
   }
-  step.define @next(%r: [n, n], %z: [n, n]) {
-    %square = step.matmul %z, %z : [n, n]
-    %az = step.mul %z, %a : [n, n], f64
-    %linear = step.add %az, %az : [n, n]
-    %change = step.add %linear, %square : [n, n]
-    %changed = step.matmul %r, %change {symmetric} : [n, n]
+  step.define @next(%r: [...b, n, n], %z: [...b, n, n]) {
+    %square = step.matmul %z, %z : [...b, n, n]
+    %az = step.mul %z, %a : [...b, n, n], f64
+    %linear = step.add %az, %az : [...b, n, n]
+    %change = step.add %linear, %square : [...b, n, n]
+    %changed = step.matmul %r, %change {symmetric} : [...b, n, n]
     %factor = step.mul %a, %a : f64
-    %kept = step.mul %r, %factor : [n, n], f64
-    %next = step.add %kept, %changed : [n, n]
-    step.yield %next : [n, n]
+    %kept = step.mul %r, %factor : [...b, n, n], f64
+    %next = step.add %kept, %changed : [...b, n, n]
+    step.yield %next : [...b, n, n]
   }
-  step.define @product(%y: [n, n], %z: [n, n], %d: f64) {
-    %both = step.matmul %y, %z {symmetric} : [n, n]
-    %first = step.mul %y, %a : [n, n], f64
-    %second = step.mul %z, %d : [n, n], f64
-    %sum = step.add %first, %second : [n, n]
-    %next = step.add %sum, %both : [n, n]
-    step.yield %next : [n, n]
+  step.define @product(%y: [...b, n, n], %z: [...b, n, n], %d: f64) {
+    %both = step.matmul %y, %z {symmetric} : [...b, n, n]
+    %first = step.mul %y, %a : [...b, n, n], f64
+    %second = step.mul %z, %d : [...b, n, n], f64
+    %sum = step.add %first, %second : [...b, n, n]
+    %next = step.add %sum, %both : [...b, n, n]
+    step.yield %next : [...b, n, n]
   }
-  step.define @polynomial_tall(%r: [m, m]) {
-    %square = step.matmul %r, %r : [m, m]
-    %first = step.mul %r, %b : [m, m], f64
-    %second = step.mul %square, %c : [m, m], f64
-    %z = step.add %first, %second : [m, m]
-    step.yield %z : [m, m]
+  step.define @polynomial_tall(%r: [...b, m, m]) {
+    %square = step.matmul %r, %r : [...b, m, m]
+    %first = step.mul %r, %b : [...b, m, m], f64
+    %second = step.mul %square, %c : [...b, m, m], f64
+    %z = step.add %first, %second : [...b, m, m]
+    step.yield %z : [...b, m, m]
   }
-  step.define @next_tall(%r: [m, m], %z: [m, m]) {
-    %square = step.matmul %z, %z : [m, m]
-    %az = step.mul %z, %a : [m, m], f64
-    %linear = step.add %az, %az : [m, m]
-    %change = step.add %linear, %square : [m, m]
-    %changed = step.matmul %r, %change {symmetric} : [m, m]
+  step.define @next_tall(%r: [...b, m, m], %z: [...b, m, m]) {
+    %square = step.matmul %z, %z : [...b, m, m]
+    %az = step.mul %z, %a : [...b, m, m], f64
+    %linear = step.add %az, %az : [...b, m, m]
+    %change = step.add %linear, %square : [...b, m, m]
+    %changed = step.matmul %r, %change {symmetric} : [...b, m, m]
     %factor = step.mul %a, %a : f64
-    %kept = step.mul %r, %factor : [m, m], f64
-    %next = step.add %kept, %changed : [m, m]
-    step.yield %next : [m, m]
+    %kept = step.mul %r, %factor : [...b, m, m], f64
+    %next = step.add %kept, %changed : [...b, m, m]
+    step.yield %next : [...b, m, m]
   }
-  step.define @product_tall(%y: [m, m], %z: [m, m], %d: f64) {
-    %both = step.matmul %y, %z {symmetric} : [m, m]
-    %first = step.mul %y, %a : [m, m], f64
-    %second = step.mul %z, %d : [m, m], f64
-    %sum = step.add %first, %second : [m, m]
-    %next = step.add %sum, %both : [m, m]
-    step.yield %next : [m, m]
+  step.define @product_tall(%y: [...b, m, m], %z: [...b, m, m], %d: f64) {
+    %both = step.matmul %y, %z {symmetric} : [...b, m, m]
+    %first = step.mul %y, %a : [...b, m, m], f64
+    %second = step.mul %z, %d : [...b, m, m], f64
+    %sum = step.add %first, %second : [...b, m, m]
+    %next = step.add %sum, %both : [...b, m, m]
+    step.yield %next : [...b, m, m]
   }
   // max(|u|_F, eps).
-  step.define @divisor(%u: [n, m]) {
-    %uu = step.mul %u, %u : [n, m]
-    %sum = step.sum %uu : [n, m]
-    %norm = step.sqrt %sum : f64
-    %divisor = step.maximum %norm, %eps : f64
-    step.yield %divisor : f64
+  step.define @divisor(%u: [...b, n, m]) {
+    %uu = step.mul %u, %u : [...b, n, m]
+    %sums = step.sum %uu over [m] : [...b, n, m]
+    %sum = step.sum %sums over [n] : [...b, n, 1]
+    %norm = step.sqrt %sum : [...b, 1, 1]
+    %divisor = step.maximum %norm, %eps : [...b, 1, 1], f64
+    step.yield %divisor : [...b, 1, 1]
   }
   // lr * s.
   step.define @rate(%rows: f64, %columns: f64) {
@@ -128,102 +129,102 @@ step.optimizer @gram_muon {
     step.yield %keep : f64
   }
 
-  step.rule @square(%theta: param[n, m], %g: grad[n, m], %v: state "momentum_buffer"[n, m])
-      where extent 0 eq extent 1 {
+  step.rule @square(%theta: param[...b, n, m], %g: grad[...b, n, m], %v: state "momentum_buffer"[...b, n, m])
+      where extent -2 eq extent -1 {
     %w = step.sub %one, %momentum : f64
-    %v1 = step.lerp %v, %g, %w : [n, m], [n, m], f64
-    %ahead = step.lerp %g, %v1, %momentum : [n, m], [n, m], f64
-    %u = step.select %nesterov, %ahead, %v1 : [n, m]
+    %v1 = step.lerp %v, %g, %w : [...b, n, m], [...b, n, m], f64
+    %ahead = step.lerp %g, %v1, %momentum : [...b, n, m], [...b, n, m], f64
+    %u = step.select %nesterov, %ahead, %v1 : [...b, n, m]
 
-    %divisor = step.call @divisor(%u) : ([n, m]) -> f64
-    %x0 = step.div %u, %divisor : [n, m], f64
-    %x5 = step.repeat 5 (%x: [n, m] = %x0) {
-      %next = step.call @newton_schulz(%x) : ([n, m]) -> [n, m]
-      step.yield %next : [n, m]
+    %divisor = step.call @divisor(%u) : ([...b, n, m]) -> [...b, 1, 1]
+    %x0 = step.div %u, %divisor : [...b, n, m], [...b, 1, 1]
+    %x5 = step.repeat 5 (%x: [...b, n, m] = %x0) {
+      %next = step.call @newton_schulz(%x) : ([...b, n, m]) -> [...b, n, m]
+      step.yield %next : [...b, n, m]
     }
 
     %rows = step.extent n
     %columns = step.extent m
     %rate = step.call @rate(%rows, %columns) : (f64, f64) -> f64
     %keep = step.call @keep() : () -> f64
-    %kept = step.mul %theta, %keep : [n, m], f64
-    %move = step.mul %x5, %rate : [n, m], f64
-    %theta1 = step.sub %kept, %move : [n, m]
-    step.return %theta1, %v1 : [n, m], [n, m]
+    %kept = step.mul %theta, %keep : [...b, n, m], f64
+    %move = step.mul %x5, %rate : [...b, n, m], f64
+    %theta1 = step.sub %kept, %move : [...b, n, m]
+    step.return %theta1, %v1 : [...b, n, m], [...b, n, m]
   }
 
-  step.rule @wide(%theta: param[n, m], %g: grad[n, m], %v: state "momentum_buffer"[n, m])
-      where extent 0 lt extent 1 {
+  step.rule @wide(%theta: param[...b, n, m], %g: grad[...b, n, m], %v: state "momentum_buffer"[...b, n, m])
+      where extent -2 lt extent -1 {
     %w = step.sub %one, %momentum : f64
-    %v1 = step.lerp %v, %g, %w : [n, m], [n, m], f64
-    %ahead = step.lerp %g, %v1, %momentum : [n, m], [n, m], f64
-    %u = step.select %nesterov, %ahead, %v1 : [n, m]
+    %v1 = step.lerp %v, %g, %w : [...b, n, m], [...b, n, m], f64
+    %ahead = step.lerp %g, %v1, %momentum : [...b, n, m], [...b, n, m], f64
+    %u = step.select %nesterov, %ahead, %v1 : [...b, n, m]
 
-    %divisor = step.call @divisor(%u) : ([n, m]) -> f64
-    %x0 = step.div %u, %divisor : [n, m], f64
+    %divisor = step.call @divisor(%u) : ([...b, n, m]) -> [...b, 1, 1]
+    %x0 = step.div %u, %divisor : [...b, n, m], [...b, 1, 1]
 
-    %xt = step.transpose %x0 : [n, m]
-    %gram = step.matmul %x0, %xt : [n, m], [m, n]
-    %y1 = step.call @polynomial(%gram) : ([n, n]) -> [n, n]
-    %r1 = step.call @next(%gram, %y1) : ([n, n], [n, n]) -> [n, n]
-    %r4, %y4, %d4 = step.repeat 3 (%r: [n, n] = %r1, %y: [n, n] = %y1, %d: f64 = %a) {
-      %z = step.call @polynomial(%r) : ([n, n]) -> [n, n]
-      %next_r = step.call @next(%r, %z) : ([n, n], [n, n]) -> [n, n]
-      %next_y = step.call @product(%y, %z, %d) : ([n, n], [n, n], f64) -> [n, n]
+    %xt = step.transpose %x0 : [...b, n, m]
+    %gram = step.matmul %x0, %xt : [...b, n, m], [...b, m, n]
+    %y1 = step.call @polynomial(%gram) : ([...b, n, n]) -> [...b, n, n]
+    %r1 = step.call @next(%gram, %y1) : ([...b, n, n], [...b, n, n]) -> [...b, n, n]
+    %r4, %y4, %d4 = step.repeat 3 (%r: [...b, n, n] = %r1, %y: [...b, n, n] = %y1, %d: f64 = %a) {
+      %z = step.call @polynomial(%r) : ([...b, n, n]) -> [...b, n, n]
+      %next_r = step.call @next(%r, %z) : ([...b, n, n], [...b, n, n]) -> [...b, n, n]
+      %next_y = step.call @product(%y, %z, %d) : ([...b, n, n], [...b, n, n], f64) -> [...b, n, n]
       %next_d = step.mul %d, %a : f64
-      step.yield %next_r, %next_y, %next_d : [n, n], [n, n], f64
+      step.yield %next_r, %next_y, %next_d : [...b, n, n], [...b, n, n], f64
     }
-    %z5 = step.call @polynomial(%r4) : ([n, n]) -> [n, n]
-    %y5 = step.call @product(%y4, %z5, %d4) : ([n, n], [n, n], f64) -> [n, n]
+    %z5 = step.call @polynomial(%r4) : ([...b, n, n]) -> [...b, n, n]
+    %y5 = step.call @product(%y4, %z5, %d4) : ([...b, n, n], [...b, n, n], f64) -> [...b, n, n]
     %d5 = step.mul %d4, %a : f64
-    %moved = step.matmul %y5, %x0 : [n, n], [n, m]
-    %own = step.mul %x0, %d5 : [n, m], f64
-    %x5 = step.add %own, %moved : [n, m]
+    %moved = step.matmul %y5, %x0 : [...b, n, n], [...b, n, m]
+    %own = step.mul %x0, %d5 : [...b, n, m], f64
+    %x5 = step.add %own, %moved : [...b, n, m]
 
     %rows = step.extent n
     %columns = step.extent m
     %rate = step.call @rate(%rows, %columns) : (f64, f64) -> f64
     %keep = step.call @keep() : () -> f64
-    %kept = step.mul %theta, %keep : [n, m], f64
-    %move = step.mul %x5, %rate : [n, m], f64
-    %theta1 = step.sub %kept, %move : [n, m]
-    step.return %theta1, %v1 : [n, m], [n, m]
+    %kept = step.mul %theta, %keep : [...b, n, m], f64
+    %move = step.mul %x5, %rate : [...b, n, m], f64
+    %theta1 = step.sub %kept, %move : [...b, n, m]
+    step.return %theta1, %v1 : [...b, n, m], [...b, n, m]
   }
 
-  step.rule @tall(%theta: param[n, m], %g: grad[n, m], %v: state "momentum_buffer"[n, m]) {
+  step.rule @tall(%theta: param[...b, n, m], %g: grad[...b, n, m], %v: state "momentum_buffer"[...b, n, m]) {
     %w = step.sub %one, %momentum : f64
-    %v1 = step.lerp %v, %g, %w : [n, m], [n, m], f64
-    %ahead = step.lerp %g, %v1, %momentum : [n, m], [n, m], f64
-    %u = step.select %nesterov, %ahead, %v1 : [n, m]
+    %v1 = step.lerp %v, %g, %w : [...b, n, m], [...b, n, m], f64
+    %ahead = step.lerp %g, %v1, %momentum : [...b, n, m], [...b, n, m], f64
+    %u = step.select %nesterov, %ahead, %v1 : [...b, n, m]
 
-    %divisor = step.call @divisor(%u) : ([n, m]) -> f64
-    %x0 = step.div %u, %divisor : [n, m], f64
+    %divisor = step.call @divisor(%u) : ([...b, n, m]) -> [...b, 1, 1]
+    %x0 = step.div %u, %divisor : [...b, n, m], [...b, 1, 1]
 
-    %xt = step.transpose %x0 : [n, m]
-    %gram = step.matmul %xt, %x0 : [m, n], [n, m]
-    %y1 = step.call @polynomial_tall(%gram) : ([m, m]) -> [m, m]
-    %r1 = step.call @next_tall(%gram, %y1) : ([m, m], [m, m]) -> [m, m]
-    %r4, %y4, %d4 = step.repeat 3 (%r: [m, m] = %r1, %y: [m, m] = %y1, %d: f64 = %a) {
-      %z = step.call @polynomial_tall(%r) : ([m, m]) -> [m, m]
-      %next_r = step.call @next_tall(%r, %z) : ([m, m], [m, m]) -> [m, m]
-      %next_y = step.call @product_tall(%y, %z, %d) : ([m, m], [m, m], f64) -> [m, m]
+    %xt = step.transpose %x0 : [...b, n, m]
+    %gram = step.matmul %xt, %x0 : [...b, m, n], [...b, n, m]
+    %y1 = step.call @polynomial_tall(%gram) : ([...b, m, m]) -> [...b, m, m]
+    %r1 = step.call @next_tall(%gram, %y1) : ([...b, m, m], [...b, m, m]) -> [...b, m, m]
+    %r4, %y4, %d4 = step.repeat 3 (%r: [...b, m, m] = %r1, %y: [...b, m, m] = %y1, %d: f64 = %a) {
+      %z = step.call @polynomial_tall(%r) : ([...b, m, m]) -> [...b, m, m]
+      %next_r = step.call @next_tall(%r, %z) : ([...b, m, m], [...b, m, m]) -> [...b, m, m]
+      %next_y = step.call @product_tall(%y, %z, %d) : ([...b, m, m], [...b, m, m], f64) -> [...b, m, m]
       %next_d = step.mul %d, %a : f64
-      step.yield %next_r, %next_y, %next_d : [m, m], [m, m], f64
+      step.yield %next_r, %next_y, %next_d : [...b, m, m], [...b, m, m], f64
     }
-    %z5 = step.call @polynomial_tall(%r4) : ([m, m]) -> [m, m]
-    %y5 = step.call @product_tall(%y4, %z5, %d4) : ([m, m], [m, m], f64) -> [m, m]
+    %z5 = step.call @polynomial_tall(%r4) : ([...b, m, m]) -> [...b, m, m]
+    %y5 = step.call @product_tall(%y4, %z5, %d4) : ([...b, m, m], [...b, m, m], f64) -> [...b, m, m]
     %d5 = step.mul %d4, %a : f64
-    %moved = step.matmul %x0, %y5 : [n, m], [m, m]
-    %own = step.mul %x0, %d5 : [n, m], f64
-    %x5 = step.add %own, %moved : [n, m]
+    %moved = step.matmul %x0, %y5 : [...b, n, m], [...b, m, m]
+    %own = step.mul %x0, %d5 : [...b, n, m], f64
+    %x5 = step.add %own, %moved : [...b, n, m]
 
     %rows = step.extent n
     %columns = step.extent m
     %rate = step.call @rate(%rows, %columns) : (f64, f64) -> f64
     %keep = step.call @keep() : () -> f64
-    %kept = step.mul %theta, %keep : [n, m], f64
-    %move = step.mul %x5, %rate : [n, m], f64
-    %theta1 = step.sub %kept, %move : [n, m]
-    step.return %theta1, %v1 : [n, m], [n, m]
+    %kept = step.mul %theta, %keep : [...b, n, m], f64
+    %move = step.mul %x5, %rate : [...b, n, m], f64
+    %theta1 = step.sub %kept, %move : [...b, n, m]
+    step.return %theta1, %v1 : [...b, n, m], [...b, n, m]
   }
 }

@@ -18,7 +18,7 @@
 // Of more than two dims the last two are a matrix and the others a batch, each matrix with a
 // norm of its own; a vector has no rule with use_muon. The author's four dims are those of a
 // convolution, [o, i * h * w], whose scale is of the last two of the four: not here, as a
-// definition has no views. torch.optim.Muon's (muon.mlir) bounds the norm by its eps in place
+// definition has no views; the frontend's have a scale of rows and columns. torch.optim.Muon's (muon.mlir) bounds the norm by its eps in place
 // of adding to it, and has no Adam. All is computed in f32, or f64 where the parameter is f64;
 // the author computes X in bfloat16, and leaves u in the gradient.
 

@@ -16,8 +16,8 @@
 //                  - lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + eps)
 //
 // so v is a sum and no average, and eps is not corrected for bias: jordan_muon.mlir has it the
-// other way round in both, muon.mlir in the first. With use_muon a parameter is a matrix. All
-// is computed in f32, or f64 where the parameter is f64; the authors compute X in bfloat16,
+// other way round in both, muon.mlir in the first. With use_muon a parameter is a matrix, or a
+// batch of them, each with a norm of its own; the authors take matrices alone. All is computed in f32, or f64 where the parameter is f64; the authors compute X in bfloat16,
 // and their ns_steps is 5 here.
 
 step.optimizer @moonlight_muon {
@@ -35,39 +35,40 @@ step.optimizer @moonlight_muon {
   %one = step.constant 1.0
 
   // a * X + (b * A + c * A A) X, of a matrix that has no more rows than columns.
-  step.define @newton_schulz(%x: [n, m]) {
-    %xt = step.transpose %x : [n, m]
-    %gram = step.matmul %x, %xt : [n, m], [m, n]
-    %square = step.matmul %gram, %gram : [n, n]
-    %first = step.mul %gram, %b : [n, n], f64
-    %second = step.mul %square, %c : [n, n], f64
-    %polynomial = step.add %first, %second : [n, n]
-    %change = step.matmul %polynomial, %x : [n, n], [n, m]
-    %kept = step.mul %x, %a : [n, m], f64
-    %next = step.add %kept, %change : [n, m]
-    step.yield %next : [n, m]
+  step.define @newton_schulz(%x: [...b, n, m]) {
+    %xt = step.transpose %x : [...b, n, m]
+    %gram = step.matmul %x, %xt : [...b, n, m], [...b, m, n]
+    %square = step.matmul %gram, %gram : [...b, n, n]
+    %first = step.mul %gram, %b : [...b, n, n], f64
+    %second = step.mul %square, %c : [...b, n, n], f64
+    %polynomial = step.add %first, %second : [...b, n, n]
+    %change = step.matmul %polynomial, %x : [...b, n, n], [...b, n, m]
+    %kept = step.mul %x, %a : [...b, n, m], f64
+    %next = step.add %kept, %change : [...b, n, m]
+    step.yield %next : [...b, n, m]
   }
   // The same of one that has more.
-  step.define @newton_schulz_tall(%x: [n, m]) {
-    %xt = step.transpose %x : [n, m]
-    %gram = step.matmul %xt, %x : [m, n], [n, m]
-    %square = step.matmul %gram, %gram : [m, m]
-    %first = step.mul %gram, %b : [m, m], f64
-    %second = step.mul %square, %c : [m, m], f64
-    %polynomial = step.add %first, %second : [m, m]
-    %change = step.matmul %x, %polynomial : [n, m], [m, m]
-    %kept = step.mul %x, %a : [n, m], f64
-    %next = step.add %kept, %change : [n, m]
-    step.yield %next : [n, m]
+  step.define @newton_schulz_tall(%x: [...b, n, m]) {
+    %xt = step.transpose %x : [...b, n, m]
+    %gram = step.matmul %xt, %x : [...b, m, n], [...b, n, m]
+    %square = step.matmul %gram, %gram : [...b, m, m]
+    %first = step.mul %gram, %b : [...b, m, m], f64
+    %second = step.mul %square, %c : [...b, m, m], f64
+    %polynomial = step.add %first, %second : [...b, m, m]
+    %change = step.matmul %x, %polynomial : [...b, n, m], [...b, m, m]
+    %kept = step.mul %x, %a : [...b, n, m], f64
+    %next = step.add %kept, %change : [...b, n, m]
+    step.yield %next : [...b, n, m]
   }
   // |u|_F + 1e-7.
-  step.define @divisor(%u: [n, m]) {
-    %uu = step.mul %u, %u : [n, m]
-    %sum = step.sum %uu : [n, m]
-    %norm = step.sqrt %sum : f64
+  step.define @divisor(%u: [...b, n, m]) {
+    %uu = step.mul %u, %u : [...b, n, m]
+    %sums = step.sum %uu over [m] : [...b, n, m]
+    %sum = step.sum %sums over [n] : [...b, n, 1]
+    %norm = step.sqrt %sum : [...b, 1, 1]
     %least = step.constant 1.0e-7
-    %divisor = step.add %norm, %least : f64
-    step.yield %divisor : f64
+    %divisor = step.add %norm, %least : [...b, 1, 1], f64
+    step.yield %divisor : [...b, 1, 1]
   }
   // lr * 0.2 * sqrt(max(rows, columns)).
   step.define @rate(%rows: f64, %columns: f64) {
@@ -97,54 +98,54 @@ step.optimizer @moonlight_muon {
     step.yield %keep : f64
   }
 
-  step.rule @wide(%theta: param[n, m], %g: grad[n, m], %v: state "momentum_buffer"[n, m])
-      where %use_muon, extent 0 le extent 1 {
-    %v_kept = step.mul %v, %momentum : [n, m], f64
-    %v1 = step.add %v_kept, %g : [n, m]
-    %v_part = step.mul %v1, %momentum : [n, m], f64
-    %ahead = step.add %g, %v_part : [n, m]
-    %u = step.select %nesterov, %ahead, %v1 : [n, m]
+  step.rule @wide(%theta: param[...b, n, m], %g: grad[...b, n, m], %v: state "momentum_buffer"[...b, n, m])
+      where %use_muon, extent -2 le extent -1 {
+    %v_kept = step.mul %v, %momentum : [...b, n, m], f64
+    %v1 = step.add %v_kept, %g : [...b, n, m]
+    %v_part = step.mul %v1, %momentum : [...b, n, m], f64
+    %ahead = step.add %g, %v_part : [...b, n, m]
+    %u = step.select %nesterov, %ahead, %v1 : [...b, n, m]
 
-    %divisor = step.call @divisor(%u) : ([n, m]) -> f64
-    %x0 = step.div %u, %divisor : [n, m], f64
-    %x5 = step.repeat 5 (%x: [n, m] = %x0) {
-      %next = step.call @newton_schulz(%x) : ([n, m]) -> [n, m]
-      step.yield %next : [n, m]
+    %divisor = step.call @divisor(%u) : ([...b, n, m]) -> [...b, 1, 1]
+    %x0 = step.div %u, %divisor : [...b, n, m], [...b, 1, 1]
+    %x5 = step.repeat 5 (%x: [...b, n, m] = %x0) {
+      %next = step.call @newton_schulz(%x) : ([...b, n, m]) -> [...b, n, m]
+      step.yield %next : [...b, n, m]
     }
 
     %rows = step.extent n
     %columns = step.extent m
     %rate = step.call @rate(%rows, %columns) : (f64, f64) -> f64
     %keep = step.call @keep() : () -> f64
-    %kept = step.mul %theta, %keep : [n, m], f64
-    %move = step.mul %x5, %rate : [n, m], f64
-    %theta1 = step.sub %kept, %move : [n, m]
-    step.return %theta1, %v1 : [n, m], [n, m]
+    %kept = step.mul %theta, %keep : [...b, n, m], f64
+    %move = step.mul %x5, %rate : [...b, n, m], f64
+    %theta1 = step.sub %kept, %move : [...b, n, m]
+    step.return %theta1, %v1 : [...b, n, m], [...b, n, m]
   }
 
-  step.rule @tall(%theta: param[n, m], %g: grad[n, m], %v: state "momentum_buffer"[n, m])
+  step.rule @tall(%theta: param[...b, n, m], %g: grad[...b, n, m], %v: state "momentum_buffer"[...b, n, m])
       where %use_muon {
-    %v_kept = step.mul %v, %momentum : [n, m], f64
-    %v1 = step.add %v_kept, %g : [n, m]
-    %v_part = step.mul %v1, %momentum : [n, m], f64
-    %ahead = step.add %g, %v_part : [n, m]
-    %u = step.select %nesterov, %ahead, %v1 : [n, m]
+    %v_kept = step.mul %v, %momentum : [...b, n, m], f64
+    %v1 = step.add %v_kept, %g : [...b, n, m]
+    %v_part = step.mul %v1, %momentum : [...b, n, m], f64
+    %ahead = step.add %g, %v_part : [...b, n, m]
+    %u = step.select %nesterov, %ahead, %v1 : [...b, n, m]
 
-    %divisor = step.call @divisor(%u) : ([n, m]) -> f64
-    %x0 = step.div %u, %divisor : [n, m], f64
-    %x5 = step.repeat 5 (%x: [n, m] = %x0) {
-      %next = step.call @newton_schulz_tall(%x) : ([n, m]) -> [n, m]
-      step.yield %next : [n, m]
+    %divisor = step.call @divisor(%u) : ([...b, n, m]) -> [...b, 1, 1]
+    %x0 = step.div %u, %divisor : [...b, n, m], [...b, 1, 1]
+    %x5 = step.repeat 5 (%x: [...b, n, m] = %x0) {
+      %next = step.call @newton_schulz_tall(%x) : ([...b, n, m]) -> [...b, n, m]
+      step.yield %next : [...b, n, m]
     }
 
     %rows = step.extent n
     %columns = step.extent m
     %rate = step.call @rate(%rows, %columns) : (f64, f64) -> f64
     %keep = step.call @keep() : () -> f64
-    %kept = step.mul %theta, %keep : [n, m], f64
-    %move = step.mul %x5, %rate : [n, m], f64
-    %theta1 = step.sub %kept, %move : [n, m]
-    step.return %theta1, %v1 : [n, m], [n, m]
+    %kept = step.mul %theta, %keep : [...b, n, m], f64
+    %move = step.mul %x5, %rate : [...b, n, m], f64
+    %theta1 = step.sub %kept, %move : [...b, n, m]
+    step.return %theta1, %v1 : [...b, n, m], [...b, n, m]
   }
 
   step.rule @any(%theta: param[*], %g: grad[*], %m: state "moment1"[*],

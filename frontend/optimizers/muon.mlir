@@ -11,8 +11,8 @@
 //   s = sqrt(max(1, rows / columns)), or with match_rms_adamw 0.2 * sqrt(max(rows,
 //   columns)) (J. Liu et al., "Muon is Scalable for LLM Training", 2025, section 2.2)
 //
-// A parameter is a matrix: what has another number of dims is refused, as torch does.
-// X is computed in f32, or f64 where the parameter is f64; torch computes it in
+// Of more than two dims the last two are a matrix and the others a batch, each matrix with a
+// norm of its own; torch takes matrices alone. X is computed in f32, or f64 where the parameter is f64; torch computes it in
 // bfloat16, whose roundings are those of whatever product it has. torch's ns_steps is
 // 5 here, so a step is compiled once.
 
@@ -29,38 +29,39 @@ step.optimizer @muon {
   %one = step.constant 1.0
 
   // a * X + (b * A + c * A A) X, of a matrix that has no more rows than columns.
-  step.define @newton_schulz(%x: [n, m]) {
-    %xt = step.transpose %x : [n, m]
-    %gram = step.matmul %x, %xt : [n, m], [m, n]
-    %square = step.matmul %gram, %gram : [n, n]
-    %first = step.mul %gram, %b : [n, n], f64
-    %second = step.mul %square, %c : [n, n], f64
-    %polynomial = step.add %first, %second : [n, n]
-    %change = step.matmul %polynomial, %x : [n, n], [n, m]
-    %kept = step.mul %x, %a : [n, m], f64
-    %next = step.add %kept, %change : [n, m]
-    step.yield %next : [n, m]
+  step.define @newton_schulz(%x: [...b, n, m]) {
+    %xt = step.transpose %x : [...b, n, m]
+    %gram = step.matmul %x, %xt : [...b, n, m], [...b, m, n]
+    %square = step.matmul %gram, %gram : [...b, n, n]
+    %first = step.mul %gram, %b : [...b, n, n], f64
+    %second = step.mul %square, %c : [...b, n, n], f64
+    %polynomial = step.add %first, %second : [...b, n, n]
+    %change = step.matmul %polynomial, %x : [...b, n, n], [...b, n, m]
+    %kept = step.mul %x, %a : [...b, n, m], f64
+    %next = step.add %kept, %change : [...b, n, m]
+    step.yield %next : [...b, n, m]
   }
   // The same of one that has more.
-  step.define @newton_schulz_tall(%x: [n, m]) {
-    %xt = step.transpose %x : [n, m]
-    %gram = step.matmul %xt, %x : [m, n], [n, m]
-    %square = step.matmul %gram, %gram : [m, m]
-    %first = step.mul %gram, %b : [m, m], f64
-    %second = step.mul %square, %c : [m, m], f64
-    %polynomial = step.add %first, %second : [m, m]
-    %change = step.matmul %x, %polynomial : [n, m], [m, m]
-    %kept = step.mul %x, %a : [n, m], f64
-    %next = step.add %kept, %change : [n, m]
-    step.yield %next : [n, m]
+  step.define @newton_schulz_tall(%x: [...b, n, m]) {
+    %xt = step.transpose %x : [...b, n, m]
+    %gram = step.matmul %xt, %x : [...b, m, n], [...b, n, m]
+    %square = step.matmul %gram, %gram : [...b, m, m]
+    %first = step.mul %gram, %b : [...b, m, m], f64
+    %second = step.mul %square, %c : [...b, m, m], f64
+    %polynomial = step.add %first, %second : [...b, m, m]
+    %change = step.matmul %x, %polynomial : [...b, n, m], [...b, m, m]
+    %kept = step.mul %x, %a : [...b, n, m], f64
+    %next = step.add %kept, %change : [...b, n, m]
+    step.yield %next : [...b, n, m]
   }
   // max(|u|_F, eps).
-  step.define @divisor(%u: [n, m]) {
-    %uu = step.mul %u, %u : [n, m]
-    %sum = step.sum %uu : [n, m]
-    %norm = step.sqrt %sum : f64
-    %divisor = step.maximum %norm, %eps : f64
-    step.yield %divisor : f64
+  step.define @divisor(%u: [...b, n, m]) {
+    %uu = step.mul %u, %u : [...b, n, m]
+    %sums = step.sum %uu over [m] : [...b, n, m]
+    %sum = step.sum %sums over [n] : [...b, n, 1]
+    %norm = step.sqrt %sum : [...b, 1, 1]
+    %divisor = step.maximum %norm, %eps : [...b, 1, 1], f64
+    step.yield %divisor : [...b, 1, 1]
   }
   // lr * s.
   step.define @rate(%rows: f64, %columns: f64) {
@@ -82,50 +83,50 @@ step.optimizer @muon {
     step.yield %keep : f64
   }
 
-  step.rule @wide(%theta: param[n, m], %g: grad[n, m], %v: state "momentum_buffer"[n, m])
-      where extent 0 le extent 1 {
+  step.rule @wide(%theta: param[...b, n, m], %g: grad[...b, n, m], %v: state "momentum_buffer"[...b, n, m])
+      where extent -2 le extent -1 {
     %w = step.sub %one, %momentum : f64
-    %v1 = step.lerp %v, %g, %w : [n, m], [n, m], f64
-    %ahead = step.lerp %g, %v1, %momentum : [n, m], [n, m], f64
-    %u = step.select %nesterov, %ahead, %v1 : [n, m]
+    %v1 = step.lerp %v, %g, %w : [...b, n, m], [...b, n, m], f64
+    %ahead = step.lerp %g, %v1, %momentum : [...b, n, m], [...b, n, m], f64
+    %u = step.select %nesterov, %ahead, %v1 : [...b, n, m]
 
-    %divisor = step.call @divisor(%u) : ([n, m]) -> f64
-    %x0 = step.div %u, %divisor : [n, m], f64
-    %x5 = step.repeat 5 (%x: [n, m] = %x0) {
-      %next = step.call @newton_schulz(%x) : ([n, m]) -> [n, m]
-      step.yield %next : [n, m]
+    %divisor = step.call @divisor(%u) : ([...b, n, m]) -> [...b, 1, 1]
+    %x0 = step.div %u, %divisor : [...b, n, m], [...b, 1, 1]
+    %x5 = step.repeat 5 (%x: [...b, n, m] = %x0) {
+      %next = step.call @newton_schulz(%x) : ([...b, n, m]) -> [...b, n, m]
+      step.yield %next : [...b, n, m]
     }
 
     %rows = step.extent n
     %columns = step.extent m
     %rate = step.call @rate(%rows, %columns) : (f64, f64) -> f64
     %keep = step.call @keep() : () -> f64
-    %kept = step.mul %theta, %keep : [n, m], f64
-    %move = step.mul %x5, %rate : [n, m], f64
-    %theta1 = step.sub %kept, %move : [n, m]
-    step.return %theta1, %v1 : [n, m], [n, m]
+    %kept = step.mul %theta, %keep : [...b, n, m], f64
+    %move = step.mul %x5, %rate : [...b, n, m], f64
+    %theta1 = step.sub %kept, %move : [...b, n, m]
+    step.return %theta1, %v1 : [...b, n, m], [...b, n, m]
   }
 
-  step.rule @tall(%theta: param[n, m], %g: grad[n, m], %v: state "momentum_buffer"[n, m]) {
+  step.rule @tall(%theta: param[...b, n, m], %g: grad[...b, n, m], %v: state "momentum_buffer"[...b, n, m]) {
     %w = step.sub %one, %momentum : f64
-    %v1 = step.lerp %v, %g, %w : [n, m], [n, m], f64
-    %ahead = step.lerp %g, %v1, %momentum : [n, m], [n, m], f64
-    %u = step.select %nesterov, %ahead, %v1 : [n, m]
+    %v1 = step.lerp %v, %g, %w : [...b, n, m], [...b, n, m], f64
+    %ahead = step.lerp %g, %v1, %momentum : [...b, n, m], [...b, n, m], f64
+    %u = step.select %nesterov, %ahead, %v1 : [...b, n, m]
 
-    %divisor = step.call @divisor(%u) : ([n, m]) -> f64
-    %x0 = step.div %u, %divisor : [n, m], f64
-    %x5 = step.repeat 5 (%x: [n, m] = %x0) {
-      %next = step.call @newton_schulz_tall(%x) : ([n, m]) -> [n, m]
-      step.yield %next : [n, m]
+    %divisor = step.call @divisor(%u) : ([...b, n, m]) -> [...b, 1, 1]
+    %x0 = step.div %u, %divisor : [...b, n, m], [...b, 1, 1]
+    %x5 = step.repeat 5 (%x: [...b, n, m] = %x0) {
+      %next = step.call @newton_schulz_tall(%x) : ([...b, n, m]) -> [...b, n, m]
+      step.yield %next : [...b, n, m]
     }
 
     %rows = step.extent n
     %columns = step.extent m
     %rate = step.call @rate(%rows, %columns) : (f64, f64) -> f64
     %keep = step.call @keep() : () -> f64
-    %kept = step.mul %theta, %keep : [n, m], f64
-    %move = step.mul %x5, %rate : [n, m], f64
-    %theta1 = step.sub %kept, %move : [n, m]
-    step.return %theta1, %v1 : [n, m], [n, m]
+    %kept = step.mul %theta, %keep : [...b, n, m], f64
+    %move = step.mul %x5, %rate : [...b, n, m], f64
+    %theta1 = step.sub %kept, %move : [...b, n, m]
+    step.return %theta1, %v1 : [...b, n, m], [...b, n, m]
   }
 }

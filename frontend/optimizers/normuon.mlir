@@ -12,8 +12,9 @@
 //   theta <- theta - lr * weight_decay * theta
 //                  - lr * sqrt(max(1, rows / columns)) * Y * |X|_F / (|Y|_F + 1e-10)
 //
-// A parameter is a matrix. All is computed in f32, or f64 where the parameter is f64; the
-// authors compute X and Y in bfloat16.
+// Of more than two dims the last two are a matrix and the others a batch, each matrix with
+// norms of its own. All is computed in f32, or f64 where the parameter is f64; the authors
+// compute X and Y in bfloat16.
 
 step.optimizer @normuon {
   %lr = step.hyper "lr" = 0.02
@@ -27,63 +28,64 @@ step.optimizer @normuon {
   %one = step.constant 1.0
 
   // a * X + (b * A + c * A A) X, of a matrix that has no more rows than columns.
-  step.define @newton_schulz(%x: [n, m]) {
-    %xt = step.transpose %x : [n, m]
-    %gram = step.matmul %x, %xt : [n, m], [m, n]
-    %square = step.matmul %gram, %gram : [n, n]
-    %first = step.mul %gram, %b : [n, n], f64
-    %second = step.mul %square, %c : [n, n], f64
-    %polynomial = step.add %first, %second : [n, n]
-    %change = step.matmul %polynomial, %x : [n, n], [n, m]
-    %kept = step.mul %x, %a : [n, m], f64
-    %next = step.add %kept, %change : [n, m]
-    step.yield %next : [n, m]
+  step.define @newton_schulz(%x: [...b, n, m]) {
+    %xt = step.transpose %x : [...b, n, m]
+    %gram = step.matmul %x, %xt : [...b, n, m], [...b, m, n]
+    %square = step.matmul %gram, %gram : [...b, n, n]
+    %first = step.mul %gram, %b : [...b, n, n], f64
+    %second = step.mul %square, %c : [...b, n, n], f64
+    %polynomial = step.add %first, %second : [...b, n, n]
+    %change = step.matmul %polynomial, %x : [...b, n, n], [...b, n, m]
+    %kept = step.mul %x, %a : [...b, n, m], f64
+    %next = step.add %kept, %change : [...b, n, m]
+    step.yield %next : [...b, n, m]
   }
   // The same of one that has more.
-  step.define @newton_schulz_tall(%x: [n, m]) {
-    %xt = step.transpose %x : [n, m]
-    %gram = step.matmul %xt, %x : [m, n], [n, m]
-    %square = step.matmul %gram, %gram : [m, m]
-    %first = step.mul %gram, %b : [m, m], f64
-    %second = step.mul %square, %c : [m, m], f64
-    %polynomial = step.add %first, %second : [m, m]
-    %change = step.matmul %x, %polynomial : [n, m], [m, m]
-    %kept = step.mul %x, %a : [n, m], f64
-    %next = step.add %kept, %change : [n, m]
-    step.yield %next : [n, m]
+  step.define @newton_schulz_tall(%x: [...b, n, m]) {
+    %xt = step.transpose %x : [...b, n, m]
+    %gram = step.matmul %xt, %x : [...b, m, n], [...b, n, m]
+    %square = step.matmul %gram, %gram : [...b, m, m]
+    %first = step.mul %gram, %b : [...b, m, m], f64
+    %second = step.mul %square, %c : [...b, m, m], f64
+    %polynomial = step.add %first, %second : [...b, m, m]
+    %change = step.matmul %x, %polynomial : [...b, n, m], [...b, m, m]
+    %kept = step.mul %x, %a : [...b, n, m], f64
+    %next = step.add %kept, %change : [...b, n, m]
+    step.yield %next : [...b, n, m]
   }
   // The norm of all elements.
-  step.define @norm(%x: [n, m]) {
-    %xx = step.mul %x, %x : [n, m]
-    %sum = step.sum %xx : [n, m]
-    %norm = step.sqrt %sum : f64
-    step.yield %norm : f64
+  step.define @norm(%x: [...b, n, m]) {
+    %xx = step.mul %x, %x : [...b, n, m]
+    %sums = step.sum %xx over [m] : [...b, n, m]
+    %sum = step.sum %sums over [n] : [...b, n, 1]
+    %norm = step.sqrt %sum : [...b, 1, 1]
+    step.yield %norm : [...b, 1, 1]
   }
   // |u|_F + 1e-7.
-  step.define @divisor(%u: [n, m]) {
-    %norm = step.call @norm(%u) : ([n, m]) -> f64
+  step.define @divisor(%u: [...b, n, m]) {
+    %norm = step.call @norm(%u) : ([...b, n, m]) -> [...b, 1, 1]
     %least = step.constant 1.0e-7
-    %divisor = step.add %norm, %least : f64
-    step.yield %divisor : f64
+    %divisor = step.add %norm, %least : [...b, 1, 1], f64
+    step.yield %divisor : [...b, 1, 1]
   }
   // The mean square of each row.
-  step.define @squares(%x: [n, m]) {
-    %xx = step.mul %x, %x : [n, m]
-    %square = step.mean %xx over [m] : [n, m]
-    step.yield %square : [n, 1]
+  step.define @squares(%x: [...b, n, m]) {
+    %xx = step.mul %x, %x : [...b, n, m]
+    %square = step.mean %xx over [m] : [...b, n, m]
+    step.yield %square : [...b, n, 1]
   }
   // The rows divided, with the norm that all had before.
-  step.define @normalize(%x: [n, m], %s: [n, 1]) {
-    %root = step.sqrt %s : [n, 1]
+  step.define @normalize(%x: [...b, n, m], %s: [...b, n, 1]) {
+    %root = step.sqrt %s : [...b, n, 1]
     %least = step.constant 1.0e-10
-    %divisor = step.add %root, %least : [n, 1], f64
-    %y = step.div %x, %divisor : [n, m], [n, 1]
-    %before = step.call @norm(%x) : ([n, m]) -> f64
-    %behind = step.call @norm(%y) : ([n, m]) -> f64
-    %bound = step.add %behind, %least : f64
-    %scale = step.div %before, %bound : f64
-    %update = step.mul %y, %scale : [n, m], f64
-    step.yield %update : [n, m]
+    %divisor = step.add %root, %least : [...b, n, 1], f64
+    %y = step.div %x, %divisor : [...b, n, m], [...b, n, 1]
+    %before = step.call @norm(%x) : ([...b, n, m]) -> [...b, 1, 1]
+    %behind = step.call @norm(%y) : ([...b, n, m]) -> [...b, 1, 1]
+    %bound = step.add %behind, %least : [...b, 1, 1], f64
+    %scale = step.div %before, %bound : [...b, 1, 1]
+    %update = step.mul %y, %scale : [...b, n, m], [...b, 1, 1]
+    step.yield %update : [...b, n, m]
   }
   // lr * sqrt(max(1, rows / columns)).
   step.define @rate(%rows: f64, %columns: f64) {
@@ -100,60 +102,60 @@ step.optimizer @normuon {
     step.yield %keep : f64
   }
 
-  step.rule @wide(%theta: param[n, m], %g: grad[n, m], %v: state "momentum_buffer"[n, m],
-                  %s: state "second_momentum_buffer"[n, 1])
-      where extent 0 le extent 1 {
+  step.rule @wide(%theta: param[...b, n, m], %g: grad[...b, n, m], %v: state "momentum_buffer"[...b, n, m],
+                  %s: state "second_momentum_buffer"[...b, n, 1])
+      where extent -2 le extent -1 {
     %w = step.sub %one, %momentum : f64
-    %v1 = step.lerp %v, %g, %w : [n, m], [n, m], f64
-    %ahead = step.lerp %g, %v1, %momentum : [n, m], [n, m], f64
-    %u = step.select %nesterov, %ahead, %v1 : [n, m]
+    %v1 = step.lerp %v, %g, %w : [...b, n, m], [...b, n, m], f64
+    %ahead = step.lerp %g, %v1, %momentum : [...b, n, m], [...b, n, m], f64
+    %u = step.select %nesterov, %ahead, %v1 : [...b, n, m]
 
-    %divisor = step.call @divisor(%u) : ([n, m]) -> f64
-    %x0 = step.div %u, %divisor : [n, m], f64
-    %x5 = step.repeat 5 (%x: [n, m] = %x0) {
-      %next = step.call @newton_schulz(%x) : ([n, m]) -> [n, m]
-      step.yield %next : [n, m]
+    %divisor = step.call @divisor(%u) : ([...b, n, m]) -> [...b, 1, 1]
+    %x0 = step.div %u, %divisor : [...b, n, m], [...b, 1, 1]
+    %x5 = step.repeat 5 (%x: [...b, n, m] = %x0) {
+      %next = step.call @newton_schulz(%x) : ([...b, n, m]) -> [...b, n, m]
+      step.yield %next : [...b, n, m]
     }
-    %square = step.call @squares(%x5) : ([n, m]) -> [n, 1]
+    %square = step.call @squares(%x5) : ([...b, n, m]) -> [...b, n, 1]
     %w2 = step.sub %one, %beta2 : f64
-    %s1 = step.lerp %s, %square, %w2 : [n, 1], [n, 1], f64
-    %update = step.call @normalize(%x5, %s1) : ([n, m], [n, 1]) -> [n, m]
+    %s1 = step.lerp %s, %square, %w2 : [...b, n, 1], [...b, n, 1], f64
+    %update = step.call @normalize(%x5, %s1) : ([...b, n, m], [...b, n, 1]) -> [...b, n, m]
 
     %rows = step.extent n
     %columns = step.extent m
     %rate = step.call @rate(%rows, %columns) : (f64, f64) -> f64
     %keep = step.call @keep() : () -> f64
-    %kept = step.mul %theta, %keep : [n, m], f64
-    %move = step.mul %update, %rate : [n, m], f64
-    %theta1 = step.sub %kept, %move : [n, m]
-    step.return %theta1, %v1, %s1 : [n, m], [n, m], [n, 1]
+    %kept = step.mul %theta, %keep : [...b, n, m], f64
+    %move = step.mul %update, %rate : [...b, n, m], f64
+    %theta1 = step.sub %kept, %move : [...b, n, m]
+    step.return %theta1, %v1, %s1 : [...b, n, m], [...b, n, m], [...b, n, 1]
   }
 
-  step.rule @tall(%theta: param[n, m], %g: grad[n, m], %v: state "momentum_buffer"[n, m],
-                  %s: state "second_momentum_buffer"[n, 1]) {
+  step.rule @tall(%theta: param[...b, n, m], %g: grad[...b, n, m], %v: state "momentum_buffer"[...b, n, m],
+                  %s: state "second_momentum_buffer"[...b, n, 1]) {
     %w = step.sub %one, %momentum : f64
-    %v1 = step.lerp %v, %g, %w : [n, m], [n, m], f64
-    %ahead = step.lerp %g, %v1, %momentum : [n, m], [n, m], f64
-    %u = step.select %nesterov, %ahead, %v1 : [n, m]
+    %v1 = step.lerp %v, %g, %w : [...b, n, m], [...b, n, m], f64
+    %ahead = step.lerp %g, %v1, %momentum : [...b, n, m], [...b, n, m], f64
+    %u = step.select %nesterov, %ahead, %v1 : [...b, n, m]
 
-    %divisor = step.call @divisor(%u) : ([n, m]) -> f64
-    %x0 = step.div %u, %divisor : [n, m], f64
-    %x5 = step.repeat 5 (%x: [n, m] = %x0) {
-      %next = step.call @newton_schulz_tall(%x) : ([n, m]) -> [n, m]
-      step.yield %next : [n, m]
+    %divisor = step.call @divisor(%u) : ([...b, n, m]) -> [...b, 1, 1]
+    %x0 = step.div %u, %divisor : [...b, n, m], [...b, 1, 1]
+    %x5 = step.repeat 5 (%x: [...b, n, m] = %x0) {
+      %next = step.call @newton_schulz_tall(%x) : ([...b, n, m]) -> [...b, n, m]
+      step.yield %next : [...b, n, m]
     }
-    %square = step.call @squares(%x5) : ([n, m]) -> [n, 1]
+    %square = step.call @squares(%x5) : ([...b, n, m]) -> [...b, n, 1]
     %w2 = step.sub %one, %beta2 : f64
-    %s1 = step.lerp %s, %square, %w2 : [n, 1], [n, 1], f64
-    %update = step.call @normalize(%x5, %s1) : ([n, m], [n, 1]) -> [n, m]
+    %s1 = step.lerp %s, %square, %w2 : [...b, n, 1], [...b, n, 1], f64
+    %update = step.call @normalize(%x5, %s1) : ([...b, n, m], [...b, n, 1]) -> [...b, n, m]
 
     %rows = step.extent n
     %columns = step.extent m
     %rate = step.call @rate(%rows, %columns) : (f64, f64) -> f64
     %keep = step.call @keep() : () -> f64
-    %kept = step.mul %theta, %keep : [n, m], f64
-    %move = step.mul %update, %rate : [n, m], f64
-    %theta1 = step.sub %kept, %move : [n, m]
-    step.return %theta1, %v1, %s1 : [n, m], [n, m], [n, 1]
+    %kept = step.mul %theta, %keep : [...b, n, m], f64
+    %move = step.mul %update, %rate : [...b, n, m], f64
+    %theta1 = step.sub %kept, %move : [...b, n, m]
+    step.return %theta1, %v1, %s1 : [...b, n, m], [...b, n, m], [...b, n, 1]
   }
 }

@@ -5,6 +5,7 @@ of parameters that are reshaped by hand, to the bit. test/distributed/viewed.py 
 
 import copy
 import io
+import itertools
 
 import pytest
 import stepc.torch as st
@@ -13,6 +14,7 @@ from common import ZOO, bits_equal, make_params, set_grads
 from stepc import errors
 from stepc.torch import moonlight, muon
 
+pytestmark = pytest.mark.filterwarnings("ignore:stepc. S.* has no (bases|factors) of vectors")
 CONV = ((6, 3, 2, 2), "o i h w -> o (i h w)", (6, 12))
 BLOCKS = ((12, 5), "(3 n) m -> 3 n m", (3, 4, 5))
 HEADS = ((4, 12), "m (h 3) -> m h 3", (4, 4, 3))
@@ -105,6 +107,36 @@ def test_as_reshaped_by_hand(name):
         assert all(p._version > v for p, v in zip(params, versions, strict=True))
     assert_alike(optimizer, params, alone, hand)
     assert where == [p.data_ptr() for p in params]
+
+
+MATRICES = ("Muon", "GramMuon", "NorMuon", "Jordan's", "Moonshot's")
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [*((name, torch.float32) for name in MATRICES), ("NorMuon", torch.bfloat16)]
+)
+def test_blocks_are_as_parameters_of_their_own(name, dtype):
+    """Query, key and value of one tensor, and heads that are side by side: to the bit."""
+    cases = [((12, 5), "(3 n) m -> 3 n m"), ((10, 12), "(5 n) m -> 5 n m")]
+    params = make_params([shape for shape, _ in cases], dtype)
+    blocks = [
+        [torch.nn.Parameter(b.clone()) for b in p.detach().chunk(count)]
+        for p, count in zip(params, (3, 5), strict=True)
+    ]
+    flat = list(itertools.chain.from_iterable(blocks))
+    own = [(*case, None) for case in cases]
+    optimizer, alone = made(name, params, own), made(name, flat, [((), None, None)] * 8, False)
+    for step in range(3):
+        set_grads(params, seed=step)
+        for p, parts in zip(params, blocks, strict=True):
+            for part, grad in zip(parts, p.grad.chunk(len(parts)), strict=True):
+                part.grad = grad.clone()
+        optimizer.step()
+        alone.step()
+    for p, parts in zip(params, blocks, strict=True):
+        assert bits_equal([p], [torch.cat(parts)])
+        buffers = [alone.state[part]["momentum_buffer"] for part in parts]
+        assert bits_equal([optimizer.state[p]["momentum_buffer"]], [torch.cat(buffers)])
 
 
 def train_adafactor(steps=2, views=True, cases=(CONV, BLOCKS, ROW), first=0, params=None, **more):
@@ -326,16 +358,22 @@ def test_bad_parameters():
 def test_what_sees_no_matrix():
     """Classes look at what is seen, in the words that they have for shapes."""
     matrix, vector = make_params([(4, 6), (4,)])
-    with pytest.raises(ValueError, match=r"Muon only supports 2D .* torch.Size\(\[2, 2, 6\]\)"):
-        st.Muon([{"params": [matrix], "view": "(2 n) m -> 2 n m"}])
+    words = r"Muon only supports 2D .* torch.Size\(\[24\]\)"
+    with pytest.raises(ValueError, match=words):
+        st.Muon([{"params": [matrix], "view": "n m -> (n m)"}])
+    optimizer, (kernel,) = st.Muon([matrix]), make_params([(4, 3, 2, 2)])
+    with pytest.raises(ValueError, match=r"torch.Size\(\[4, 3, 2, 2\]\)"):
+        optimizer.add_param_group({"params": [kernel]})
+    with pytest.raises(ValueError, match=r"has shape \(4, 3, 2, 2\), expected a matrix"):
+        st.NorMuon([kernel])
+    with pytest.raises(ValueError, match=r"has shape \(2, 2, 6\), expected a matrix"):
+        st.Dion([{"params": [matrix], "view": "(2 n) m -> 2 n m"}])
     with pytest.raises(ValueError, match=r"has shape \(24,\), expected a matrix"):
         st.NorMuon([{"params": [matrix], "view": "n m -> (n m)"}])
     st.Muon([{"params": [vector], "view": "n -> 1 n"}])
-    optimizer = st.Optimizer(
-        [{"params": [matrix], "view": "(2 n) m -> 2 n m"}], ZOO / "muon.mlir", lr=0.1
-    )
+    optimizer = st.Optimizer([{"params": [matrix], "view": "n m -> (n m)"}], ZOO / "muon.mlir")
     set_grads([matrix])
-    with pytest.raises(errors.TensorError, match=r"no rule of optimizer 'muon' .* \(2, 2, 6\)"):
+    with pytest.raises(errors.TensorError, match=r"no rule of optimizer 'muon' .* \(24,\)"):
         optimizer.step()
 
 

@@ -12,8 +12,8 @@ from .binding.hypers import Part
 from .optimizers.checks import (
     CheckedGroups,
     check_betas,
-    check_dims,
     check_lr,
+    check_matrices,
     check_not_negative,
 )
 from .step.compiled import CompiledStep
@@ -124,7 +124,7 @@ class Muon(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         """Adds a parameter group, as torch's; one without ``use_muon`` is of matrices. Raises
         ValueError for values out of range, as the constructor does, and for what is no matrix."""
         if isinstance(param_group, dict) and param_group.get("use_muon", True):
-            check_dims(param_group, range(2, 3), "a matrix: give others as adamw_params")
+            check_matrices(param_group, "a matrix: give others as adamw_params")
         super().add_param_group(param_group)
 
     def _read_options(self, group: dict) -> dict[str, bool]:

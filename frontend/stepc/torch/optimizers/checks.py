@@ -12,7 +12,10 @@ from torch import Tensor
 
 from ..._log import log
 from ..tensors.callers import level_of_caller
+from ..tensors.patterns import KEY as VIEW
 from ..tensors.patterns import seen_shape
+
+MAX_DIMS = 65  # more than a tensor has
 
 
 def check_one(lr: float | Tensor) -> None:
@@ -82,6 +85,12 @@ def check_dims(group: dict, allowed: range, expected: str) -> None:
     for words, shape in shapes_of(group):
         if len(shape) not in allowed:
             raise ValueError(f"{words} has shape {shape}, expected {expected}")
+
+
+def check_matrices(group: dict, expected: str) -> None:
+    """ValueError for a parameter of the group that is no matrix. By a view it may be several, of
+    which the last two dims are rows and columns."""
+    check_dims(group, range(2, 3 if group.get(VIEW) is None else MAX_DIMS), expected)
 
 
 def tell_of_fallbacks(

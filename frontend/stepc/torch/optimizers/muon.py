@@ -10,7 +10,7 @@ import torch
 
 from ..binding.hypers import Part
 from ..step.compiled import CompiledStep
-from .checks import shapes_of
+from .checks import list_params, shapes_of
 
 _STEPS = 5  # of Newton and Schulz, that muon.mlir has
 
@@ -23,6 +23,14 @@ def _match_rms_adamw(group: dict) -> bool:
     return name == "match_rms_adamw"
 
 
+def _no_matrix(shape: tuple[int, ...]) -> ValueError:
+    """In torch's words."""
+    return ValueError(
+        "Muon only supports 2D parameters whereas we found a parameter with size: "
+        f"{torch.Size(shape)}"
+    )
+
+
 class _OfMatrices(torch.optim.Muon):
     """torch's, which looks at parameters in the shape that its rule sees."""
 
@@ -33,20 +41,18 @@ class _OfMatrices(torch.optim.Muon):
         torch.optim.Optimizer.__init__(self, params, defaults)
         for group in self.param_groups:
             for _, shape in shapes_of(group):
-                if len(shape) != 2:
-                    raise ValueError(
-                        "Muon only supports 2D parameters whereas we found a parameter with size: "
-                        f"{torch.Size(shape)}"
-                    )
+                if len(shape) < 2:
+                    raise _no_matrix(shape)
 
 
 class Muon(CompiledStep, _OfMatrices):
     """Muon; definition ``muon.mlir``.
 
     Everything is as in :class:`torch.optim.Muon`: arguments, which parameters it takes
-    (matrices), param groups, ``state`` (``momentum_buffer``), checkpoints. Two things differ.
-    The orthogonalization is computed in float32, or float64 beside float64 parameters, where
-    torch computes it in bfloat16. And the momentum buffer of a 16-bit parameter is float32.
+    (matrices; by a group's ``view`` others too), param groups, ``state`` (``momentum_buffer``),
+    checkpoints. Two things differ. The orthogonalization is computed in float32, or float64
+    beside float64 parameters, where torch computes it in bfloat16. And the momentum buffer of a
+    16-bit parameter is float32.
 
     ``ns_steps`` other than 5 and parameters that cannot be compiled for run torch's own step,
     with one warning. A parameter that ranks have parts of is stepped whole by one of them, and
@@ -73,6 +79,16 @@ class Muon(CompiledStep, _OfMatrices):
     _eager_class = torch.optim.Muon
     _compiled_where = {"ns_steps": _STEPS}
     _keeps_step = False
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Adds a parameter group, as torch's; ValueError for what has more than two dims and no
+        ``view``, which torch refuses in the step."""
+        if isinstance(param_group, dict) and param_group.get("view") is None:
+            list_params(param_group)
+            for _, shape in shapes_of(param_group):
+                if len(shape) > 2:
+                    raise _no_matrix(shape)
+        super().add_param_group(param_group)
 
 
 def _match_rms_of_five(group: dict) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 
 from ..step.compiled import CompiledStep
-from .checks import CheckedGroups, check_dims, check_lr, check_not_negative
+from .checks import CheckedGroups, check_lr, check_matrices, check_not_negative
 
 __all__ = ["NorMuon"]
 
@@ -18,9 +18,9 @@ class NorMuon(CheckedGroups, CompiledStep, torch.optim.Optimizer):
     Li et al., "NorMuon: Making Muon more efficient and scalable", 2025, algorithm 1. The
     arguments are those of the authors' ``NorMuon``; ``nesterov`` is one of theirs of its update.
 
-    Parameters are matrices, of ``[rows, columns]``. ``state`` has ``momentum_buffer`` of the
-    parameter's shape and ``second_momentum_buffer`` of ``[rows, 1]``: float32, or float64
-    beside float64 parameters. The orthogonalization is computed in these types too, where the
+    Parameters are matrices, of ``[rows, columns]``, or several by a group's ``view``. ``state``
+    has ``momentum_buffer`` of the parameter's shape and ``second_momentum_buffer`` of
+    ``[rows, 1]``: float32, or float64 beside float64 parameters. The orthogonalization is computed in these types too, where the
     authors' is in bfloat16. A matrix that ranks have parts of is stepped whole by one of them
     (docs/distributed.md).
 
@@ -79,5 +79,5 @@ class NorMuon(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
         constructor does, and for parameters that are no matrices."""
         if isinstance(param_group, dict):
-            check_dims(param_group, range(2, 3), "a matrix: give others to another optimizer")
+            check_matrices(param_group, "a matrix: give others to another optimizer")
         super().add_param_group(param_group)
