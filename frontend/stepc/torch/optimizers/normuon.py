@@ -20,9 +20,9 @@ class NorMuon(CheckedGroups, CompiledStep, torch.optim.Optimizer):
 
     Parameters are matrices, of ``[rows, columns]``, or several by a group's ``view``. ``state``
     has ``momentum_buffer`` of the parameter's shape and ``second_momentum_buffer`` of
-    ``[rows, 1]``: float32, or float64 beside float64 parameters. The orthogonalization is computed in these types too, where the
-    authors' is in bfloat16. A matrix that ranks have parts of is stepped whole by one of them
-    (docs/distributed.md).
+    ``[rows, 1]``: float32, or float64 beside float64 parameters. The orthogonalization is
+    computed in these types too, where the authors' is in bfloat16. A matrix that ranks have parts
+    of is stepped whole by one of them (docs/distributed.md).
 
     Args:
         params: parameters, named parameters, or dicts of parameter groups.
