@@ -132,18 +132,38 @@ def load(line, grid):
                 same_bits(got.reshape(expected.shape), expected, f"{kind}, {name}, loaded")
 
 
+def _part(name, whole, at):
+    """Of rows of which the view's three blocks are no multiple, and of columns."""
+    if name == "norm":
+        return whole.clone()
+    cut = whole.split([10, 8]) if name == "qkv" else whole.chunk(2, 1)
+    return cut[at].contiguous().clone()
+
+
+def _refuse_a_whole_that_does_not_fit(mesh):
+    """Of which only the first step knows, on all ranks."""
+    param = torch.nn.Parameter(torch.ones(5, 4))
+    layouts = [("w", st.Layout(mesh, ["distinct", Shard(0)]))]
+    optimizer = st.AdamW([{"params": [("w", param)], "view": "(3 n) m -> 3 n m"}], layouts=layouts)
+    param.grad = torch.ones_like(param)
+    try:
+        optimizer.step()
+    except errors.TensorError as error:
+        assert "'w': view '(3 n) m -> 3 n m' does not fit the shape (10, 4)" in str(error), error
+    else:
+        raise AssertionError("a view was taken that does not fit")
+
+
 def plain_parts(mesh):
     """By layouts: cut, whole and of pipeline stages."""
     at = mesh.get_local_rank("tp")
     made, grads = named_values({n: shape for n, (shape, *_) in VIEWED.items()}, 1, 3)
     for kind in ("jordan", "adafactor"):
         plain = [(n, torch.nn.Parameter(v.reshape(VIEWED[n][2]))) for n, v in made.items()]
-        params = [
-            (n, torch.nn.Parameter(v.clone() if n == "norm" else v.chunk(2, 1)[at].clone()))
-            for n, v in made.items()
-        ]
+        params = [(n, torch.nn.Parameter(_part(n, v, at))) for n, v in made.items()]
         layouts = [
             ("norm", st.Layout(mesh, ["distinct", Replicate()])),
+            ("qkv", st.Layout(mesh, ["distinct", Shard(0)])),
             (".*", st.Layout(mesh, ["distinct", Shard(1)])),
         ]
         alone = of_views(plain, kind, False)
@@ -152,14 +172,20 @@ def plain_parts(mesh):
             for name, param in plain:
                 param.grad = own[name].reshape(VIEWED[name][2]).clone()
             for name, param in params:
-                grad = own[name] if name == "norm" else own[name].chunk(2, 1)[at]
-                param.grad = grad.clone()
+                param.grad = _part(name, own[name], at)
             alone.step()
             optimizer.step()
         for (name, param), (_, expected) in zip(params, plain, strict=True):
             wanted = expected.detach().reshape(VIEWED[name][0])
-            wanted = wanted if name == "norm" else wanted.chunk(2, 1)[at]
-            same_bits(param, wanted.contiguous(), f"{kind}, {name}")
+            same_bits(param, _part(name, wanted, at), f"{kind}, {name}")
+        saved = optimizer.state_dict()
+        again = of_views(params, kind, True, layouts=layouts)
+        again.load_state_dict(saved)
+        parts = again.state_dict()[
+            "state"
+        ]  # before a step, in which ranks say how large theirs are
+        assert [set(own) for own in parts.values()] == [set(o) for o in saved["state"].values()]
+    _refuse_a_whole_that_does_not_fit(mesh)
 
 
 def another_view_on_one_rank(line):

@@ -201,11 +201,11 @@ def test_refused_groups_of_jordans(group, words):
 
 def test_what_is_no_matrix_is_refused():
     (conv,) = make_params([(8, 3, 2, 5)])
-    words = (
-        r"parameter 'conv' has shape \(8, 3, 2, 5\), .* a group with view='o i h w -> o \(i h w\)'"
-    )
+    words = r"'conv' has shape \(8, 3, 2, 5\), .* own, with view='o i h w -> o \(i h w\)'"
     with pytest.raises(ValueError, match=words):
-        muon.Muon([("conv", conv)])
+        muon.Muon([("conv", conv), ("matrix", make_params([(3, 4)])[0])])
+    with pytest.raises(ValueError, match="expected a matrix: give others as adamw_params"):
+        moonlight.Muon(muon_params=[conv])
     with pytest.raises(ValueError, match=r"shape \(4,\), expected a matrix: give others"):
         muon.SingleDeviceMuon(make_params([(4,)]))
     for shape in ((4,), (2, 3, 3)):
@@ -215,9 +215,11 @@ def test_what_is_no_matrix_is_refused():
 
 def test_kernels_of_convolutions():
     """As muon.py flattens them. Its scale is of height and width, 1 where these are the same; ours,
-    of the rows and columns that are seen, is 1 too where there are no more rows."""
+    of the rows and columns that are seen, is 1 too where there are no more rows. Where it is
+    another one somebody has to say so."""
     ours, theirs = pairs_of([(5, 3, 2, 2), (12, 3, 2, 2)])
-    optimizer = muon.SingleDeviceMuon([{"params": ours, "view": "o i h w -> o (i h w)"}])
+    optimizer = muon.SingleDeviceMuon(ours)
+    assert optimizer.param_groups[0]["view"] == "o i h w -> o (i h w)"
     buffers = [torch.zeros_like(q) for q in theirs]
     for step in range(5):
         set_grads(ours, theirs, seed=step)
@@ -232,6 +234,10 @@ def test_kernels_of_convolutions():
     for p, q, m in zip(ours, theirs, buffers, strict=True):
         torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(optimizer.state[p]["momentum_buffer"], m)
+    for shape, words in (((13, 3, 2, 2), "2 / 2, .* 13 / 12"), ((3, 2, 3, 2), "3 / 2, .* 3 / 12")):
+        with pytest.raises(ValueError, match=f"by its height and width, {words}; view="):
+            optimizer.add_param_group({"params": make_params([shape])})
+        optimizer.add_param_group({"params": make_params([shape]), "view": "o i h w -> o (i h w)"})
 
 
 def moonshots(params, low, **more):

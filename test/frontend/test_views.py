@@ -308,8 +308,8 @@ BAD = {
     "a b c -> a (b c)": r"parameter 'w': view 'a b c -> a \(b c\)' is of 3 dims, and the shape is "
     r"\(12, 5\)",
     "(5 n) m -> 5 n m": r"does not fit the shape \(12, 5\): dim 0 is 12, expected a multiple of 5",
-    "n 4 -> (n 4)": r"does not fit the shape \(12, 5\): dim 1 is 5, expected 4",
-    "(0 n) m -> (0 n m)": "dim 0 is 12, expected a multiple of 0",
+    "n 4 -> n 4": r"does not fit the shape \(12, 5\): dim 1 is 5, expected 4",
+    "(0 n) m -> (0 n) m": "dim 0 is 12, expected a multiple of 0",
 }
 
 

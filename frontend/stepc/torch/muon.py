@@ -8,6 +8,8 @@ mathematics differs a little, is :class:`stepc.torch.Muon`.
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from .optimizers.checks import (
@@ -20,13 +22,15 @@ from .optimizers.checks import (
     shapes_of,
 )
 from .step.compiled import CompiledStep
+from .tensors.patterns import KEY as VIEW
 
 __all__ = ["Muon", "MuonWithAuxAdam", "SingleDeviceMuon", "SingleDeviceMuonWithAuxAdam"]
 
 _ADAM = {"lr": 3e-4, "betas": (0.9, 0.95), "eps": 1e-10, "weight_decay": 0}
 _MUON = {"lr": 0.02, "momentum": 0.95, "weight_decay": 0}
 # What torch, its schedulers and users put into a group beside what the classes read.
-_OTHERS = {"params", "param_names", "initial_lr", "name", "view"}
+_OTHERS = {"params", "param_names", "initial_lr", "name", VIEW}
+_KERNELS = "o i h w -> o (i h w)"  # how convolutions are flattened
 
 
 def _use_muon(group: dict) -> bool:
@@ -41,16 +45,34 @@ def _of_adam(read):
 def _check_matrices(group: dict) -> None:
     """ValueError for what is no matrix and no batch of matrices."""
     for words, shape in shapes_of(group):
-        if len(shape) == 4 and group.get("view") is None:
+        if len(shape) == 4 and group.get(VIEW) is None:
             raise ValueError(
                 f"{words} has shape {shape}, expected a matrix, or matrices of three dims: give "
-                "the kernels of convolutions a group with view='o i h w -> o (i h w)'"
+                f"the kernels of convolutions a group of their own, with view={_KERNELS!r}"
             )
         if len(shape) < 2:
             raise ValueError(
                 f"{words} has shape {shape}, expected a matrix: give others to a group with "
                 "use_muon=False, or to another optimizer"
             )
+
+
+def _view_kernels(group: dict) -> None:
+    """Gives a group of kernels of convolutions alone the author's view; ValueError where his scale,
+    of height and width, is not that of what is seen."""
+    kernels = list(params_of(group))
+    if not kernels or any(param.dim() != 4 for _, param in kernels):
+        return
+    for words, param in kernels:
+        out, *others = param.shape
+        columns, height, width = math.prod(others), *others[1:]
+        if max(1, out / max(columns, 1)) != max(1, height / max(width, 1)):
+            raise ValueError(
+                f"{words} has shape {tuple(param.shape)}, whose update the author scales by its "
+                f"height and width, {height} / {width}, and not by its rows and columns, {out} / "
+                f"{columns}; view={_KERNELS!r} of its group asks for the latter"
+            )
+    group[VIEW] = _KERNELS
 
 
 def _largest_first(group: dict) -> None:
@@ -91,6 +113,9 @@ class _Step(CheckedGroups, CompiledStep):
         parameters that are no matrices where they are to be."""
         if isinstance(param_group, dict) and _use_muon(param_group):
             list_params(param_group)
+            # Of parts nobody knows the scale yet.
+            if param_group.get(VIEW) is None and not self._layouts:
+                _view_kernels(param_group)
             _check_matrices(param_group)
             if self._sorts:
                 _largest_first(param_group)
@@ -125,9 +150,10 @@ class SingleDeviceMuon(_OfMatrices, torch.optim.Optimizer):
     """Muon as in ``muon.SingleDeviceMuon``; definition ``jordan_muon.mlir``.
 
     Parameters are matrices ``[rows, columns]``, or batches of them ``[..., rows, columns]`` with
-    a norm for each. The kernel of a convolution, of four dims, is refused: make it a matrix
-    ``[out, in * height * width]`` and view that in the module (the author does, and takes the
-    scale from height and width then). ``state`` has ``momentum_buffer`` of the parameter's
+    a norm for each. A group of kernels of convolutions, of four dims, gets the ``view`` ``"o i h w
+    -> o (i h w)"``, as the author flattens them. He takes the scale from height and width then:
+    where that of rows and columns is another, kernels are refused unless their group has that
+    view. ``state`` has ``momentum_buffer`` of the parameter's
     shape, and ``step``: float32, or float64 beside float64 parameters, as all that is computed;
     the author's buffer has the parameter's dtype and the orthogonalization is in bfloat16.
 

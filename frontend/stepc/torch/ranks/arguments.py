@@ -222,7 +222,7 @@ class OnRanks:
         super().add_param_group(param_group)
         added, number = self._added_groups, len(self.param_groups) - 1
         try:
-            check_view(self.param_groups[number], number)
+            check_view(self.param_groups[number], number, bool(self._layouts))
             if self._is_made:
                 self._added_groups = (*added, number)
                 self._arrange()
@@ -311,7 +311,7 @@ class OnRanks:
         parameter of its group can have."""
         own_groups = enumerate(self.param_groups)
         for saved, (number, group) in zip(state_dict["param_groups"], own_groups, strict=False):
-            check_view({**group, KEY: saved.get(KEY)}, number)
+            check_view({**group, KEY: saved.get(KEY)}, number, bool(self._layouts))
         values = state_dict["state"]
         parts = self._parts() if values and self._is_shared else {}
         named = named_parameters(self.param_groups)

@@ -22,13 +22,21 @@ StatesOf = Callable[[Shape], dict[str, WholeState]]
 class Seen:
     """What the rule of a parameter sees in place of its shape, and the states that it has then."""
 
+    name: str
     view: View
     states_of: StatesOf
 
+    def shape(self, shape: Shape) -> Shape:
+        """Of a whole parameter; ObstacleError where the view does not fit it."""
+        try:
+            return self.view.shape(shape)
+        except ValueError as error:
+            raise ObstacleError(f"{self.name}: {error}", False) from None
+
     def states(self, shape: Shape) -> dict[str, WholeState]:
-        """Those of a whole parameter as the user has them: in its shape where they have all dims
-        that are seen, else as they are seen."""
-        states = self.states_of(self.view.shape(shape))
+        """Those of a parameter as the user has them: in its shape where they have all dims that are
+        seen, else as they are seen."""
+        states = self.states_of(self.view.shape(shape, part=True))
         return {name: self.as_own(state, shape) for name, state in states.items()}
 
     def as_own(self, state: WholeState, shape: Shape) -> WholeState:
@@ -86,11 +94,11 @@ class Part:
                 f"{tuple(tensor.shape)}: {self.seen.view} is of a contiguous parameter",
                 False,
             )
-        return tensor.view(self.seen.view.shape(tuple(tensor.shape)))
+        return tensor.view(self.seen.shape(tuple(tensor.shape)))
 
     def seen_layout(self, shape: Shape) -> tuple[Shape, Shape]:
         """Of a whole tensor what the plan is told of its shape, and where that begins."""
-        seen = self.seen.view.shape(shape)
+        seen = self.seen.shape(shape)
         return seen, tuple(0 for _ in seen)
 
     def state_as_seen(self, name: str, state):
@@ -105,7 +113,7 @@ class Part:
         if not self.is_seen or not isinstance(state, torch.Tensor):
             return state
         shape = self.whole_shape
-        found = self.seen.states_of(self.seen.view.shape(shape)).get(name)
+        found = self.seen.states_of(self.seen.shape(shape)).get(name)
         if found is None or not self.seen.is_full(found):
             return state
         before, after = order(shape, found.shape)

@@ -85,7 +85,7 @@ class OwnedPart:
         self.made: dict = {}  # states that the user is to have since the last step
         below = inner.layout
         self.shape, self.seen = below.shape, seen_of(inner)
-        shape = self.shape if self.seen is None else self.seen.view.shape(self.shape)
+        shape = self.shape if self.seen is None else self.seen.shape(self.shape)
         self.layout = Layout(shape, distinct=(*below.distinct, *axes))
 
     @property

@@ -43,7 +43,7 @@ def why_owned(optimizer, rules: Rules, number: int, part) -> str | None:
     found = rules.find(number, part.whole_shape, layout)
     rule, dim = found.rule, found.cut_dim
     if (seen := seen_of(part)) is not None:
-        wanted = rules.find(number, seen.view.shape(part.whole_shape)).rule
+        wanted = rules.find(number, seen.shape(part.whole_shape)).rule
         if wanted is None or wanted.dims != ("*",) or wanted != rule:
             return f"its rule has the whole in {seen.view}, and it is cut"
     if rule is None:

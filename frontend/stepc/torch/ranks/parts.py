@@ -161,7 +161,7 @@ def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf, 
     states_of = _with_master(states_of, optimizer._kept.master_state(param))
     view, seen = view_of(group), None
     if view is not None:
-        seen = Seen(view, states_of)
+        seen = Seen(name, view, states_of)
         states_of = seen.states
     if optimizer._shards is not None:
         if view is not None:

@@ -36,8 +36,9 @@ class View:
     def __str__(self) -> str:
         return f"view '{self.text}'"
 
-    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """What a rule sees of a parameter of this shape; ValueError where it does not fit."""
+    def shape(self, shape: tuple[int, ...], *, part: bool = False) -> tuple[int, ...]:
+        """What a rule sees of a parameter of this shape; ValueError where it does not fit. Of what
+        may be a ``part`` of one, whose extents say nothing of the whole's, about so."""
         if len(shape) != len(self.own):
             raise ValueError(
                 f"{self} is of {_counted(len(self.own))}, and the shape is {tuple(shape)}"
@@ -46,16 +47,16 @@ class View:
         for number, (dim, extent) in enumerate(zip(self.own, shape, strict=True)):
             known = math.prod(int(atom) for atom in dim if atom.isdigit())
             free = [atom for atom in dim if not atom.isdigit()]
-            if free and known and extent % known == 0:
-                sizes[free[0]] = extent // known
-            elif free or extent != known:
+            if free and known and (part or extent % known == 0):
+                sizes[free[0]] = -(-extent // known)
+            elif not part and (free or extent != known):
                 expected = f"a multiple of {known}" if free else str(known)
                 raise ValueError(
                     f"{self} does not fit the shape {tuple(shape)}: dim {number} is {extent}, "
                     f"expected {expected}"
                 )
         return tuple(
-            math.prod(int(atom) if atom.isdigit() else sizes[atom] for atom in dim)
+            math.prod(int(atom) if atom.isdigit() else sizes.get(atom, 0) for atom in dim)
             for dim in self.seen
         )
 
@@ -143,26 +144,30 @@ def view_of(group: dict) -> View | None:
     return parse(text)
 
 
-def seen_shape(group: dict, param: torch.Tensor, words: str) -> tuple[int, ...]:
-    """What a rule sees of a group's parameter, which ``words`` call; ValueError."""
+def seen_shape(
+    group: dict, param: torch.Tensor, words: str, *, part: bool = True
+) -> tuple[int, ...]:
+    """What a rule sees of a group's parameter, which ``words`` call and which may be a part;
+    ValueError."""
     view = view_of(group)
     if view is None:
         return tuple(param.shape)
     try:
-        return view.shape(tuple(param.shape))
+        return view.shape(tuple(param.shape), part=part)
     except ValueError as error:
         raise ValueError(f"{words}: {error}") from None
 
 
-def check_view(group: dict, number: int) -> None:
-    """TypeError and ValueError for a view that is none, or of another shape than a parameter's."""
+def check_view(group: dict, number: int, parts: bool) -> None:
+    """TypeError and ValueError for a view that is none, or of another shape than a parameter's;
+    plain ones may be ``parts``."""
     view = view_of(group)
     for place, param in enumerate(group["params"] if view is not None else ()):
         words = parameter_name(group, number, place)
         if is_lazy(param):
             raise ValueError(f"{words} has no shape yet, of which {view} could be")
-        seen_shape(group, param, words)
         local = getattr(param, "_local_tensor", param)
+        seen_shape(group, param, words, part=parts and local is param)
         if local.layout is torch.strided and not local.is_contiguous():
             raise ValueError(
                 f"{words} has strides {tuple(local.stride())} for shape {tuple(local.shape)}: "
