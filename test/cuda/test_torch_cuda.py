@@ -59,6 +59,18 @@ def test_bfloat16(cuda, keywords):
     pair.check()
 
 
+def test_views(cuda):
+    def make(params):
+        views = "o i h w -> o (i h w)", "(3 n) m -> 3 n m"
+        groups = [{"params": [p], "view": v} for p, v in zip(params, views, strict=True)]
+        return KINDS["adamw"](groups)
+
+    pair = Pair(cuda, make, shapes=[(6, 3, 2, 2), (12, 5)])
+    for step in range(3):
+        pair.step(step, {1} if step == 1 else ())
+        pair.check()
+
+
 def test_states_lie_on_the_device(cuda):
     pair = Pair(cuda, KINDS["adamw"])
     pair.step(0)

@@ -227,7 +227,9 @@ def views():
         compare(kind, stage, mode, zero={"flatten_parameters": True})
         compare(kind, stage, mode, dtype=torch.bfloat16, master="f32")
         goes_on(kind, stage, mode)
-    saved_in_parts(shared("viewed", 1, "local")[0])
+    opt, _ = shared("viewed", 1, "local")
+    saved_in_parts(opt)
+    assert "view 'o i h w -> o (i h w)'" in opt.describe_layouts(), opt.describe_layouts()
 
 
 @case

@@ -74,11 +74,13 @@ def _row(part, states: dict | None, zero) -> tuple[str, ...]:
     gradient = part.gradient
     if zero is not None and zero.local_gradients:
         gradient = f"{gradient}, mean over zero".removeprefix("reduced, ")
+    seen = getattr(part, "inner", part).seen
+    lies = [*part.lies, *([] if seen is None else [str(seen.view)])]
     return (
         part.name.removeprefix("parameter '").removesuffix("'"),
         "?" if part.whole_shape is None else str(part.whole_shape),
         str(tuple(getattr(part, "own", part.local).shape)),
-        ", ".join(part.lies) or "whole",
+        ", ".join(lies) or "whole",
         gradient,
         ", ".join(_state(name, state) for name, state in (states or {}).items()) or "-",
     )
