@@ -6,6 +6,7 @@ of parameters that are reshaped by hand, to the bit. test/distributed/viewed.py 
 import copy
 import io
 import itertools
+import pickle
 
 import pytest
 import stepc.torch as st
@@ -219,6 +220,9 @@ def test_what_a_step_has_beside():
             alone.step()
         assert_alike(optimizer, params, alone, hand)
         assert optimizer.last_step.grad_norm == alone.last_step.grad_norm
+        assert f"view '{CONV[1]}'" in optimizer.describe_layouts()
+        again = pickle.loads(pickle.dumps(optimizer))
+        assert [group["view"] for group in again.param_groups] == [CONV[1], BLOCKS[1]]
         copies = zip(optimizer.parameter_copies(), alone.parameter_copies(), strict=True)
         assert all(a.reshape(b.shape).equal(b) for a, b in copies)
         with optimizer.averaged(), alone.averaged():
