@@ -182,8 +182,8 @@ def give(kind, params, twins, seed):
         set_grads(params, twins, seed=seed)
 
 
-@pytest.mark.filterwarnings("error:stepc")  # no step is torch's own
 @pytest.mark.filterwarnings("ignore:stepc. S.* has no (factors|bases) of vectors")
+@pytest.mark.filterwarnings("error:stepc")  # no step is torch's own
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
 @pytest.mark.sample(one_of=2)
 @pytest.mark.parametrize("kind", KINDS)
