@@ -27,8 +27,8 @@ def cut_over_all():
 @case
 def views():
     mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("dp",))
-    for kind in viewed.KINDS:
-        viewed.seen_alike(kind, lambda n, s: (mesh, [Shard(0)]))
+    for kind in ("jordan", "adafactor"):
+        viewed.seen_alike(kind, lambda n, s: (mesh, [Shard(0)]), 2)
 
 
 @case

@@ -93,6 +93,7 @@ def assert_alike(optimizer, params, alone, hand):
             assert bits_equal([held.reshape(state.shape)], [state]), name
 
 
+@pytest.mark.sample(one_of=2)
 @pytest.mark.parametrize("name", KINDS)
 def test_as_reshaped_by_hand(name):
     cases = KINDS[name][1]
@@ -113,6 +114,7 @@ def test_as_reshaped_by_hand(name):
 MATRICES = ("Muon", "GramMuon", "NorMuon", "Jordan's", "Moonshot's")
 
 
+@pytest.mark.sample(one_of=2)
 @pytest.mark.parametrize(
     ("name", "dtype"), [*((name, torch.float32) for name in MATRICES), ("NorMuon", torch.bfloat16)]
 )
