@@ -14,6 +14,7 @@ import torch
 from common import ZOO, bits_equal, make_params, set_grads
 from stepc import errors
 from stepc.torch import moonlight, muon
+from stepc.torch.tensors import patterns
 
 pytestmark = pytest.mark.filterwarnings("ignore:stepc. S.* has no (bases|factors) of vectors")
 CONV = ((6, 3, 2, 2), "o i h w -> o (i h w)", (6, 12))
@@ -392,4 +393,40 @@ def test_torchs_own_step_knows_no_views():
     optimizer = st.SGD([{"params": [param], "view": CONV[1]}])
     param.grad = param.detach().to_sparse()
     with pytest.raises(errors.TensorError, match="has a gradient that has layout torch.sparse"):
+        optimizer.step()
+
+
+def test_what_knows_ranges_alone():
+    (param,) = make_params([CONV[0]])
+    optimizer = st.AdamW([{"params": [param], "view": CONV[1]}])
+    optimizer.setup_distributed()
+    set_grads([param])
+    with pytest.raises(errors.TensorError, match="setup_distributed gives the optimizer ranges"):
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("text", "dims"),
+    [
+        ("o i h w -> o (i h w)", [0, None]),
+        ("(3 n) m -> 3 n m", [None, None, 1]),
+        ("4 4 m -> 4 4 m", [0, 1, 2]),
+        ("(4 4) 4 -> 4 4 4", [None, None, 1]),
+        ("n 1 m -> 1 n m", [None, 0, 2]),
+    ],
+)
+def test_dims_that_stay(text, dims):
+    """By which states lie where a parameter is cut: also where sizes are the same."""
+    view = patterns.parse(text)
+    assert [view.own_dim(number) for number in range(len(dims))] == dims
+
+
+def test_a_parameter_that_takes_another_shape():
+    (param,) = make_params([(4, 6)])
+    optimizer = st.AdamW([{"params": [param], "view": "(2 n) m -> 2 n m"}])
+    set_grads([param])
+    optimizer.step()
+    param.data = param.detach().view(3, 8)
+    set_grads([param], seed=1)
+    with pytest.raises(errors.TensorError, match=r"does not fit the shape \(3, 8\): dim 0 is 3"):
         optimizer.step()

@@ -75,7 +75,7 @@ class WholePart(Part):
         self.relocate()
 
     def relocate(self) -> None:
-        self.local = self.param
+        self.local, self._shape = self.param, self.param.shape
         if self.seen is not None:
             own = self.memory_as_seen(self.param.detach())
             self.local = own.requires_grad_(self.param.requires_grad)
@@ -84,7 +84,7 @@ class WholePart(Part):
         if self.seen is None:
             return True
         same = self.param.data_ptr() == self.local.data_ptr() and self.param.is_contiguous()
-        return same and self.param.numel() == self.local.numel()
+        return same and self.param.shape == self._shape
 
     def refresh(self) -> None:
         if self.seen is None:

@@ -10,6 +10,7 @@ numbers in it. So the view has the memory of a contiguous parameter.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 from dataclasses import dataclass
@@ -63,9 +64,9 @@ class View:
     def own_dim(self, number: int) -> int | None:
         """The dim of the parameter that a seen one is, neither cut nor merged; None where there
         is none."""
-        atoms = _without_ones(self.seen[number])
-        found = [place for place, dim in enumerate(self.own) if _without_ones(dim) == atoms]
-        return found[0] if atoms and found else None
+        wanted = _spans(self.seen)[number]
+        own = _spans(self.own)
+        return own.index(wanted) if wanted[1] and wanted in own else None
 
 
 def _counted(dims: int) -> str:
@@ -74,6 +75,14 @@ def _counted(dims: int) -> str:
 
 def _without_ones(dim: Dim) -> Dim:
     return tuple(atom for atom in dim if atom != "1")
+
+
+def _spans(dims: tuple[Dim, ...]) -> list[tuple[int, Dim]]:
+    """Of each dim how much stands before it, and what it is of: the same on both sides where the
+    dim is the same."""
+    atoms = [_without_ones(dim) for dim in dims]
+    starts = itertools.accumulate(map(len, atoms), initial=0)
+    return list(zip(starts, atoms, strict=False))
 
 
 def _dims(text: str, view: str) -> tuple[Dim, ...]:
