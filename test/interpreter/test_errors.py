@@ -119,8 +119,8 @@ def assert_works(path, **settings):
 
 
 def test_operations_that_passes_insert_are_not_of_a_source(tmp_path):
-    path = write_definition(tmp_path, "%r = step.round %p to bf16 : [*]\n step.return %r")
-    assert "'step.round' is no operation of a source definition" in refusal(path)
+    path = write_definition(tmp_path, "%r = step.broadcast %p : [*] to [*]\n step.return %r")
+    assert "'step.broadcast' is no operation of a source definition" in refusal(path)
 
 
 def test_bound_rules_are_not_sources(tmp_path):

@@ -327,7 +327,6 @@ def inserted_operations():
 
 INSERTED = {
     "broadcast": "%x = step.broadcast %p : [*] to [*]",
-    "round": "%x = step.round %p to bf16 : [*]",
     "upper_half": "%x = step.upper_half %p : [*]",
     "lower_half": "%x = step.lower_half %p : [*]",
     "join_halves": "%x = step.join_halves %p, %g : [*], [*]",
