@@ -38,8 +38,8 @@ template <typename ConcreteT>
 class InsertedByPasses
     : public OpTrait::TraitBase<ConcreteT, InsertedByPasses> {};
 
-/// Functions that bodies of programs hold as operations until they are made of
-/// vectors, and a pass of the lower stage expands.
+/// Operations of the language that programs hold as they are, and that a pass
+/// of the lower stage expands to those of arith.
 template <typename ConcreteT>
 class ExpandedInBodies
     : public OpTrait::TraitBase<ConcreteT, ExpandedInBodies> {};

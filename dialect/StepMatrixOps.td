@@ -64,10 +64,11 @@ def Step_MatmulOp : Step_MatrixOp<"matmul"> {
     is wrong by one rounding of its elements.
 
     Of a product that is `symmetric` the lower half, with the diagonal, is computed, and is the
-    upper half too: element (i, j) above the diagonal is element (j, i). That halves the work,
-    and keeps symmetric what is so in exact numbers only, as the product of two polynomials of
-    one symmetric matrix. The square of a symmetric matrix, and a matrix times its transpose, are
-    symmetric to the bit: of these half is computed in any case.
+    upper half too: element (i, j) above the diagonal is element (j, i). That keeps symmetric
+    what is so in exact numbers only, as the product of two polynomials of one symmetric matrix,
+    and is half of the work on a processor; a device computes element (j, i) twice. The square of
+    a symmetric matrix, and a matrix times its transpose, are symmetric to the bit: of these a
+    processor computes half in any case.
 
     ```mlir
     step.optimizer @example {

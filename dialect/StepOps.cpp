@@ -47,9 +47,15 @@ LogicalResult mlir::step::inferValue(MLIRContext *context,
                                      std::optional<Location> loc,
                                      TypeRange types,
                                      SmallVectorImpl<Type> &results) {
-  if (isa<VectorType, Float32Type>(types.front()) && llvm::all_equal(types)) {
-    results.push_back(types.front());
-    return success();
+  // In bodies of programs, where nothing broadcasts.
+  if (llvm::any_of(types, llvm::IsaPred<VectorType, Float32Type>)) {
+    if (llvm::all_equal(types)) {
+      results.push_back(types.front());
+      return success();
+    }
+    if (loc)
+      emitError(*loc) << "operands are of several types: " << types;
+    return failure();
   }
   SmallVector<StringAttr> dims;
   bool shaped;

@@ -214,6 +214,9 @@ void TraverseOp::getAsmBlockArgumentNames(Region &region,
             isOperand ? program.getRole(memory.getArgNumber()).getDisplayName()
                       : StringRef("vector"));
   }
+  // What is printed need not be valid.
+  if (region.getNumArguments() < getReads().size())
+    return;
   for (auto [argument, scalar] :
        llvm::zip(getScalarArguments(), getScalars())) {
     auto cohort = scalar.getDefiningOp<CohortScalarsOp>();

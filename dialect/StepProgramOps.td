@@ -253,7 +253,7 @@ def Step_ProgramOp : Step_Op<"program", [
     - nothing is written before a round that may skip the step
     - a partial result is combined once
     - what is contributed, and what a traversal is left out by, is a scalar of the tensor
-    - operations are those of programs, or of arith and math, without side effects
+    - operations are those of programs, of arith and math without side effects, or expanded later
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Step_RoleArrayAttr:$roles,
                        Step_VariantAttr:$variant, UnitAttr:$elementwise,
@@ -304,7 +304,8 @@ def Step_CohortScalarsOp : Step_Op<"cohort_scalars", [
     Constraints:
     - it yields what it results in: f64, i1 and i64
     - the body uses of the outside what a scalar function is given
-    - the body holds only arith and math operations, step.powi and step.pow
+    - the body holds only operations of arith and math, step.powi, and those that are expanded
+      later: step.lerp, step.exp, step.log and step.pow
   }];
   let arguments = (ins SymbolNameAttr:$sym_name);
   let results = (outs Variadic<AnyTypeOf<[F64, I1, I64]>>:$scalars);
@@ -347,7 +348,8 @@ def Step_TraverseOp : Step_Op<"traverse", [
       they are scalars or reduced
     - only a kernel that writes nothing is left out, and only one that is never left out
       is trailing
-    - the body holds only arith and math operations, without side effects
+    - the body holds only operations of arith and math without side effects, and those that are
+      expanded later: step.lerp, step.exp, step.log and step.pow
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttr:$over,
                        Variadic<Step_BufferType>:$reads,

@@ -240,6 +240,20 @@ ParseResult TraverseOp::parse(OpAsmParser &parser, OperationState &result) {
                             /*enableNameShadowing=*/true);
 }
 
+static void printScalars(OpAsmPrinter &printer, TraverseOp op) {
+  if (op.getScalars().empty())
+    return;
+  printer << " scalars (";
+  llvm::interleaveComma(
+      llvm::zip(op.getScalarArguments(), op.getScalars()), printer,
+      [&](auto pair) {
+        auto [argument, scalar] = pair;
+        printer.printRegionArgument(argument, {}, /*omitType=*/true);
+        printer << " = " << scalar << " as " << argument.getType();
+      });
+  printer << ")";
+}
+
 void TraverseOp::print(OpAsmPrinter &printer) {
   auto printBuffer = [&](Value buffer) {
     printer << buffer << " : ";
@@ -265,16 +279,7 @@ void TraverseOp::print(OpAsmPrinter &printer) {
                           });
     printer << ")";
   }
-  if (!getScalars().empty()) {
-    printer << " scalars (";
-    llvm::interleaveComma(
-        llvm::zip(getScalarArguments(), getScalars()), printer, [&](auto pair) {
-          auto [argument, scalar] = pair;
-          printer.printRegionArgument(argument, {}, /*omitType=*/true);
-          printer << " = " << scalar << " as " << argument.getType();
-        });
-    printer << ")";
-  }
+  printScalars(printer, *this);
   if (!getWrites().empty()) {
     printer << " writes (";
     llvm::interleaveComma(getWrites(), printer, printBuffer);

@@ -144,26 +144,16 @@ static LogicalResult verifyAsked(Operation &op) {
 
 /// Outside of scalars of the cohort only the program's own are there.
 LogicalResult ProgramVerifier::verifyScalars(Operation &op) {
-  Operation *wrong = nullptr;
-  op.walk([&](Operation *inner) {
-    for (OpOperand &operand : inner->getOpOperands()) {
-      Value value = operand.get();
-      if (isa<BufferType>(value.getType()) ||
-          program.getBody().isAncestor(value.getParentRegion())) {
-        if (value.getParentRegion() == &program.getBody() &&
-            isa<BlockArgument>(value) && !isa<BufferType>(value.getType()))
-          wrong = inner;
-        continue;
-      }
-      bool isStatistic =
-          isa<ContributeOp>(inner) && operand.getOperandNumber() == 0;
-      if (!isStatistic)
-        wrong = inner;
-    }
-  });
-  if (wrong)
-    return wrong->emitOpError(
+  for (OpOperand &operand : op.getOpOperands()) {
+    Value value = operand.get();
+    bool isOwn = value.getParentRegion() == &program.getBody();
+    bool isStatistic = isa<ContributeOp>(op) && operand.getOperandNumber() == 0;
+    if (isa<BufferType>(value.getType()) ||
+        (isOwn ? !isa<BlockArgument>(value) : isStatistic))
+      continue;
+    return op.emitOpError(
         "uses a scalar of the outside, which only scalars of the cohort do");
+  }
   return success();
 }
 

@@ -687,7 +687,7 @@ def LowerPhasesToCUDA : Pass<"step-lower-phases-to-cuda", "::mlir::ModuleOp"> {
 def ExpandLerp : Pass<"step-expand-lerp", "::mlir::ModuleOp"> {
   let summary = "expand interpolations to arithmetic";
   let description = [{
-    `step.lerp` in a program or a function becomes the six operations of its description.
+    `step.lerp` in a program or a function becomes the seven operations of its description.
     It goes before bodies are lowered: of a weight that is the same for all elements the
     condition and the factor then are computed once.
 

@@ -76,9 +76,9 @@ public:
     return arith::ConstantOp::create(b, loc, b.getF64FloatAttr(value));
   }
   /// The condition that an f64 stands for.
-  Value isTrue(Value number) const {
-    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, number,
-                                 this->number(0.0));
+  Value isTrue(Value value) const {
+    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, value,
+                                 number(0.0));
   }
   Value toBits(Value number) const {
     return arith::BitcastOp::create(b, loc, b.getI64Type(), number);

@@ -122,8 +122,8 @@ bool FinishPlan::canWait(ArrayRef<Operation *> ops, const StepKey &step,
   });
 }
 
-/// The step of vectors of one dim more, along which they lie, that alone uses
-/// what is done in the step: what is computed once there for each of them.
+/// The one step that uses what this step makes, if it goes over the same dims
+/// and one more, its innermost.
 std::optional<FinishPlan::StepKey>
 FinishPlan::findOnlyUser(ArrayRef<Operation *> ops, const StepKey &step) const {
   std::optional<StepKey> only;

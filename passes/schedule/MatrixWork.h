@@ -51,7 +51,7 @@ std::pair<Value, bool> findMatrix(Value value);
 /// Whether a rule's value has matrices that are symmetric to the bit. Products
 /// add for (i, j) and (j, i) the same numbers in the same order, so X Xᵀ is,
 /// and so is the square of what is; and what is computed element by element of
-/// such matrices and of numbers of the whole tensor.
+/// such matrices and of numbers of the whole tensor. So is what is declared so.
 bool isSymmetric(Value value);
 
 /// The FLOPs of an operation of a rule or of a program; none where it only

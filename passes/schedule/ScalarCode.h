@@ -18,8 +18,9 @@ namespace mlir::step {
 Value mapOrMaterialize(OpBuilder &builder, Value value, IRMapping &mapping,
                        Type type);
 
-/// Emits what `op` does to one element, in the floating-point type `type`, each
-/// operation of the language as one of arith or math. Returns the result.
+/// Emits what `op` does to one element, in the floating-point type `type`, with
+/// operations of arith and math and those that are expanded later. Returns the
+/// result.
 Value emitScalarCode(OpBuilder &builder, Operation *op, IRMapping &mapping,
                      Type type);
 

@@ -103,7 +103,10 @@ step.optimizer @symmetric {
     %d = step.add %c, %turned : [n, n]
     %rows = step.mul %gg, %row : [n, n], [1, n]
     %rr = step.matmul %rows, %rows : [n, n]
-    %e = step.add %d, %rr : [n, n]
+    %declared = step.matmul %rr, %l {symmetric} : [n, n]
+    %of_declared = step.matmul %declared, %declared : [n, n]
+    %f = step.add %d, %rr : [n, n]
+    %e = step.add %f, %of_declared : [n, n]
     step.return %p, %e, %r1, %row : [n, m], [n, n], [m, m], [1, n]
   }
 }

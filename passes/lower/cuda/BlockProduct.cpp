@@ -12,8 +12,6 @@
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
-#include <tuple>
-
 using namespace mlir;
 using namespace mlir::step;
 
@@ -24,8 +22,11 @@ void mlir::step::emitBlockProduct(const Words &w, const Product &product) {
     Value row = w.div(number, product.columns);
     Value column = w.rem(number, product.columns);
     // What is declared so has no upper half of its own.
-    if (product.isSymmetric)
-      std::tie(row, column) = std::pair(w.max(row, column), w.min(row, column));
+    if (product.isSymmetric) {
+      Value later = w.max(row, column);
+      column = w.min(row, column);
+      row = later;
+    }
     Value left = w.mul(row, product.lhs.rowStride);
     Value right = w.mul(column, product.rhs.columnStride);
     Value depth = w.toIndex(product.depth), zero = w.constant(0);

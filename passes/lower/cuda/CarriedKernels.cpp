@@ -31,9 +31,6 @@ public:
   void emitCompare();
 
 private:
-  Value isUnequal(Value x, Value y) const {
-    return arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::UNE, x, y);
-  }
   Value loadState(int64_t word) const { return w.load(state, word); }
   void storeState(Value value, int64_t word) const {
     w.store(value, state, w.constant(word));
@@ -122,7 +119,9 @@ void CarriedEmitter::compare(Value entry) const {
   Value otherNumber = arith::CmpFOp::create(
       w.b, w.loc, arith::CmpFPredicate::OEQ, known, known);
   Value isNumber = w.either(someNumber, otherNumber);
-  w.when(w.both(isUnequal(now, known), isNumber), [&] {
+  Value hasChanged =
+      arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::UNE, now, known);
+  w.when(w.both(hasChanged, isNumber), [&] {
     Value more = w.add(loadState(STEPC_STATE_CARRIED_STALE), w.constantWord(1));
     storeState(more, STEPC_STATE_CARRIED_STALE);
     storeState(loadEntry(entry, 3), STEPC_STATE_CARRIED_TENSOR);
