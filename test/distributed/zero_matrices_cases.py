@@ -233,6 +233,36 @@ def views():
 
 
 @case
+def own_states_load_with_another_view():
+    """And with none, and from a state without: of ranges of elements, and of one rank's matrix."""
+    texts = None, "(3 n) m -> 3 n m", "(2 n) m -> 2 n m"
+    made, grads = named_values({"qkv": (18, 7)}, dist.get_world_size(), 2)
+
+    def trained(kind, text, own_grads, state=None):
+        named = fresh(made, torch.float32)
+        groups = [{"params": named} | ({} if text is None else {"view": text})]
+        opt = kind(groups, zero=st.Zero(1, "local"))
+        if state is not None:
+            opt.load_state_dict(state)
+        train(opt, named, own_grads, 1, "local")
+        return opt, named
+
+    for kind in (st.AdamW, st.Muon):
+        for before, after in itertools.permutations(texts, 2):
+            first, _ = trained(kind, before, grads[:1])
+            state, full = first.state_dict(), first.full_state_dict()["state"][0]
+            again, _ = trained(kind, after, (), state)
+            for name, value in again.full_state_dict()["state"][0].items():
+                same_bits(value, full[name], f"{kind.__name__}: {name}, {before} and {after}")
+            seen = before or after  # a saved view is the group's
+            assert again.param_groups[0]["view"] == seen
+            (_, [(_, param)]), (_, [(_, other)]) = (
+                trained(kind, seen, grads[1:], own) for own in (state, first.full_state_dict())
+            )
+            same_bits(param, other, f"{kind.__name__}, stepped: {before} and {after}")
+
+
+@case
 def each_matrix_and_its_states_are_one_ranks():
     opt, named = shared("mixed", 1, "local")
     have = [None] * dist.get_world_size()

@@ -35,7 +35,7 @@ class OwnedShare(SharedPart):
 
     @property
     def place(self) -> str:
-        return f"{'all' if self.owns else 'nothing'} of {tuple(self.inner.local.shape)}"
+        return f"{'all' if self.owns else 'nothing'} of {tuple(self.inner.param.shape)}"
 
     def resolve(self, axes: dict, mesh) -> None:
         self.inner.resolve(axes, mesh)

@@ -77,7 +77,8 @@ class ZeroPart(Part):
     @property
     def place(self) -> str:
         if not self.by_rows:
-            return f"elements [{self.begin}, {self.end}) of {tuple(self.inner.local.shape)}"
+            # The parameter's shape, and not what a view sees: saved states are of either.
+            return f"elements [{self.begin}, {self.end}) of {tuple(self.inner.param.shape)}"
         first, last = self.rows
         return f"rows [{first}, {last}) of {self.inner.place or 'a part'}"
 
