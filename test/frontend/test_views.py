@@ -7,7 +7,9 @@ import copy
 import io
 import itertools
 import pickle
+import weakref
 
+import numpy
 import pytest
 import stepc.torch as st
 import torch
@@ -243,6 +245,23 @@ def test_within_the_backward_pass():
             sum(p.square().sum() + p.sin().sum() for p in own_params).backward()
             optimizer.step()
     assert bits_equal(params, twins) and params[0].grad is None
+
+
+def test_gradients_are_gone_with_the_users():
+    """Behind a step nothing else has their memory."""
+    params = make_params([CONV[0], BLOCKS[0], (5,)])
+    groups = groups_of(params[:2], (CONV, BLOCKS), True)
+    optimizer = st.AdamW([*groups, {"params": params[2:]}])
+    for _ in range(2):
+        memory = [numpy.ones(tuple(p.shape), numpy.float32) for p in params]
+        for param, own in zip(params, memory, strict=True):
+            param.grad = torch.from_numpy(own)
+        known = [weakref.ref(own) for own in memory]
+        del memory, own
+        optimizer.step()
+        assert all(own() is not None for own in known)
+        optimizer.zero_grad()
+        assert all(own() is None for own in known)
 
 
 def test_parameters_that_move():

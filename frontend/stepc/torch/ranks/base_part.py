@@ -145,6 +145,11 @@ class Part:
     def refresh(self) -> None:
         pass
 
+    def forget_gradient(self) -> None:
+        """After a step: the user's alone stays, which ``zero_grad`` frees."""
+        if self.local is not self.param:
+            self.local.grad = None
+
     def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
         return state
 

@@ -258,6 +258,9 @@ class DistributedBinding(InParts, InPasses):
         if capturing and self not in optimizer._captured:
             # Graphs use what is bound for as long as they are launched.
             optimizer._captured = (*optimizer._captured, self)
+        if not capturing:
+            for part in self._parts:
+                part.forget_gradient()
         return True
 
     def _facts(self, optimizer) -> _alike.Facts:

@@ -17,6 +17,7 @@ A part is made without a word to other ranks, so that states can be saved and ch
   ``speaks`` they need before the plan is made
 - once resolved, ``layout``, as the plan is told, None for a tensor that is whole; and
   ``whole``, the states of the whole parameter by name
+- ``refresh``: takes the gradient of a step; ``forget_gradient``: lets go of it behind one
 - ``relocate``: after the parameter has been pointed elsewhere
 - ``remember``: what other ranks have said of the part that was there before
 - ``show`` and ``hide``: a state of the plan as the user has it, and back; None for one that

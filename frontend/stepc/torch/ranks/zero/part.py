@@ -250,6 +250,10 @@ class SharedPart(ZeroPart):
         elif grad is not None and not grad.is_contiguous():
             self.inner.local.grad = grad.contiguous()
 
+    def forget_gradient(self) -> None:
+        self.inner.forget_gradient()
+        super().forget_gradient()
+
     def free_gradient(self) -> None:
         self.param.grad = self.inner.local.grad = self.local.grad = None
 
