@@ -19,7 +19,7 @@ from .._runtime import Whole, cuts_of
 from .failure import PlanError
 from .models import Model, Tensor
 
-BUCKET_BYTES = 0  # as the runtime has them
+BUCKET_BYTES = 0  # 0: the runtime's own; tests set another
 UNIT = 16  # elements: stepc.torch cuts a line of parameters at multiples of it
 KINDS = ("ddp", "zero1", "zero2", "zero3", "fsdp2", "hsdp", "tp")
 
