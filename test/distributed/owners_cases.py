@@ -381,6 +381,8 @@ def views():
 @case
 def states_of_views():
     viewed.load(line(), grid())
+    viewed.a_state_that_lies_as_no_parameter(line())
+    viewed.parts_of_any_memory(line())
 
 
 @case

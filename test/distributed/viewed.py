@@ -16,7 +16,7 @@ from torch.distributed.checkpoint.state_dict import (
     get_optimizer_state_dict,
     set_optimizer_state_dict,
 )
-from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 VIEWED = {
     "conv": ((6, 5, 2, 3), "o i h w -> o (i h w)", (6, 30)),
@@ -181,11 +181,53 @@ def plain_parts(mesh):
         saved = optimizer.state_dict()
         again = of_views(params, kind, True, layouts=layouts)
         again.load_state_dict(saved)
-        parts = again.state_dict()[
-            "state"
-        ]  # before a step, in which ranks say how large theirs are
+        # Before a step, in which ranks say how large theirs are.
+        parts = again.state_dict()["state"]
         assert [set(own) for own in parts.values()] == [set(o) for o in saved["state"].values()]
     _refuse_a_whole_that_does_not_fit(mesh)
+
+
+def a_state_that_lies_as_no_parameter(line):
+    """Columns of ``[n, 1, m]`` have the parameter's shape and are whole on every rank: they load
+    where no view was, which the saved group has."""
+    shape, text = (6, 5), "n m -> n 1 m"
+    made, grads = named_values({"w": shape}, 1, 2)
+
+    def stepped(text, own, state=None):
+        named = [("w", torch.nn.Parameter(distribute_tensor(made["w"].clone(), line, [Shard(0)])))]
+        groups = [{"params": named} | ({} if text is None else {"view": text})]
+        optimizer = st.hf.Adafactor(groups, lr=0.05, relative_step=False, scale_parameter=False)
+        if state is not None:
+            optimizer.load_state_dict(state)
+        give(named, own)
+        optimizer.step()
+        return optimizer, named[0][1]
+
+    (first,), (second,) = grads
+    before, param = stepped(text, first)
+    columns = before.state[param]["exp_avg_sq_col"]
+    assert columns.shape == shape and columns.placements == (Replicate(),), columns
+    saved = before.state_dict()
+    (_, one), (_, other) = (stepped(own, second, saved) for own in (text, None))
+    same_bits(whole(one), whole(other), "a parameter whose state was loaded")
+
+
+def parts_of_any_memory(line):
+    """A rank's part goes to an owner by its indices, so it need not be contiguous."""
+    made, ((grads,),) = named_values({"w": (8, 6)}, 1, 1)
+    text = "(2 n) m -> 2 n m"
+    for kind in (st.AdamW, st.muon.SingleDeviceMuon):
+        own = distribute_tensor(made["w"].clone(), line, [Shard(0)])
+        local = own.to_local().mT.contiguous().mT
+        assert not local.is_contiguous()
+        cut = DTensor.from_local(local, line, [Shard(0)])
+        param, plain = torch.nn.Parameter(cut), torch.nn.Parameter(made["w"].clone())
+        optimizer, alone = (kind([{"params": [p], "view": text}]) for p in (param, plain))
+        give([("w", param)], grads)
+        plain.grad = grads["w"].clone()
+        optimizer.step()
+        alone.step()
+        same_bits(whole(param), plain, f"{kind.__name__} of a part that is not contiguous")
 
 
 def another_view_on_one_rank(line):

@@ -10,6 +10,7 @@ import torch
 
 from ..binding.hypers import Part
 from ..step.compiled import CompiledStep
+from ..tensors.patterns import KEY as VIEW
 from .checks import list_params, shapes_of
 
 _STEPS = 5  # of Newton and Schulz, that muon.mlir has
@@ -82,11 +83,12 @@ class Muon(CompiledStep, _OfMatrices):
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a parameter group, as torch's; ValueError for what has more than two dims and no
-        ``view``, which torch refuses in the step."""
-        if isinstance(param_group, dict) and param_group.get("view") is None:
+        ``view``, or less with one, which torch refuses in the step."""
+        if isinstance(param_group, dict):
             list_params(param_group)
+            seen = param_group.get(VIEW) is not None
             for _, shape in shapes_of(param_group):
-                if len(shape) > 2:
+                if len(shape) < 2 if seen else len(shape) > 2:
                     raise _no_matrix(shape)
         super().add_param_group(param_group)
 

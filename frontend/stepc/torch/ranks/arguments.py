@@ -13,12 +13,12 @@ from collections.abc import Iterator
 import torch
 
 from ... import errors
-from ..tensors.members import ObstacleError, named_parameters
+from ..tensors.members import ObstacleError
 from ..tensors.partitions import GivenParameters
-from ..tensors.patterns import KEY, check_view
+from ..tensors.patterns import check_view, views_of
 from .dtensor import is_dtensor
-from .exchanges import check_timeout, linger_at_exit, within
-from .state_parts import StatePart
+from .exchanges import check_timeout, linger_at_exit
+from .parts_in_states import PartsInStates
 from .zero.settings import ARGUMENTS, check_reduce_dtype, settings
 
 # What every class takes, with its default.
@@ -32,7 +32,7 @@ KEYWORDS = {
 }
 
 
-class OnRanks:
+class OnRanks(PartsInStates):
     """Mix-in of :class:`CompiledStep`, which takes by keyword:
 
     zero: :class:`~stepc.torch.Zero`, which says how ranks that have the same parameters share
@@ -208,7 +208,7 @@ class OnRanks:
         reduces = self._zero is not None and self._zero.stage == 2 and not self._zero.in_backward
         if not reduces and (self._zero is None or self._zero.flat is None):
             return
-        with _said_of_tensors():
+        with said_of_tensors():
             parts = Parts(self)
         if reduces:
             from .zero.reducer import GradientReducer
@@ -260,9 +260,10 @@ class OnRanks:
         """What this rank has of each parameter, by ``id()``: without a word to others."""
         from .parts import Parts
 
-        known = [] if self._told is None else self._told.parts
+        told = self._told
+        known = [] if told is None or told.views != views_of(self) else told.parts
         if [id(part.param) for part in known] != self._param_ids():
-            with _said_of_tensors():
+            with said_of_tensors():
                 known = Parts(self)
         return {id(part.param): part for part in known}
 
@@ -282,62 +283,12 @@ class OnRanks:
         from .describe import describe_layouts
         from .parts import meshes_of
 
-        with _said_of_tensors():
+        with said_of_tensors():
             parts = list(self._parts().values())
             return describe_layouts(self, parts, meshes_of(parts))
 
     def _param_ids(self) -> list[int]:
         return [id(param) for group in self.param_groups for param in group["params"]]
-
-    # --- States that are parts ------------------------------------------------
-
-    def _pack_parts(self, packed: dict) -> None:
-        """Lets the states that are parts say so, in what ``state_dict`` has made."""
-        parts = self._parts() if self._is_shared else {}
-        for number, id_ in zip(_numbers(packed), self._param_ids(), strict=True):
-            own = packed["state"].get(number)
-            if not isinstance(own, dict):
-                continue
-            if id_ in parts:
-                saved = {name: parts[id_].saved(name, value) for name, value in own.items()}
-                packed["state"][number] = {
-                    name: value
-                    for name, value in saved.items()
-                    if value is not None or own[name] is None  # else another rank has it
-                }
-
-    def _check_parts(self, state_dict: dict) -> None:
-        """ValueError for a state that is another part than this rank has, and for a view that no
-        parameter of its group can have."""
-        own_groups = enumerate(self.param_groups)
-        for saved, (number, group) in zip(state_dict["param_groups"], own_groups, strict=False):
-            check_view({**group, KEY: saved.get(KEY)}, number, bool(self._layouts))
-        values = state_dict["state"]
-        parts = self._parts() if values and self._is_shared else {}
-        named = named_parameters(self.param_groups)
-        groups = self.param_groups
-        viewed = {id(param) for g in groups if g.get(KEY) is not None for param in g["params"]}
-        for number, (called, param) in zip(_numbers(state_dict), named, strict=False):
-            own, lies_alike = values.get(number), id(param) not in viewed
-            for name, value in own.items() if isinstance(own, dict) else ():
-                if isinstance(value, torch.Tensor):
-                    words = _strange(param, parts.get(id(param)), name, value, lies_alike)
-                    if words:
-                        raise ValueError(
-                            f"state '{name}' of {called} {words}; full_state_dict() makes a state "
-                            "that loads anywhere, torch.distributed.checkpoint one of parts"
-                        )
-
-    def _full_states(self) -> dict[int, dict]:
-        """Whole states by ``id()`` of the parameter: all ranks together."""
-        from .distributed import make_binding
-        from .parts import is_distributed
-
-        if not is_distributed(self):
-            return {}
-        binding = self._binding
-        with within(self._timeout):
-            return (make_binding(self) if binding is None else binding).full_states()
 
     def _place(self, member) -> None:
         """Says how a parameter lies on the mesh, as the plan is to be told: it is whole."""
@@ -373,34 +324,9 @@ def _number_of_steps(name: str, given) -> int:
 
 
 @contextlib.contextmanager
-def _said_of_tensors() -> Iterator[None]:
+def said_of_tensors() -> Iterator[None]:
     """TensorError for a parameter that cannot be stepped so."""
     try:
         yield
     except ObstacleError as obstacle:
         raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
-
-
-def _numbers(packed: dict) -> list:
-    return [number for group in packed["param_groups"] for number in group["params"]]
-
-
-def _strange(param, part, name: str, value: torch.Tensor, lies_alike: bool) -> str:
-    """What of a loaded state cannot be this rank's, in words; "" where it can. ``lies_alike``:
-    whether one of the parameter's shape has its placements."""
-    own = None if part is None else part.place
-    if isinstance(value, StatePart):
-        has = "has whole states" if own is None else f"has {own}"
-        return "" if value.place == own else f"is {value.place}, this optimizer {has}"
-    if is_dtensor(value) and not is_dtensor(param):
-        return f"is a DTensor with placements {tuple(value.placements)}, the parameter is none"
-    # With an extent of 1, or a view, it may be a row or a column, which lies otherwise: a step
-    # looks again.
-    like = is_dtensor(value) and value.shape == param.shape and 1 not in param.shape
-    if like and lies_alike and value.placements != param.placements:
-        return (
-            f"has placements {tuple(value.placements)}, the parameter has {tuple(param.placements)}"
-        )
-    if part is not None and part.is_bare(name, value):
-        return "is a part that does not say which"
-    return ""

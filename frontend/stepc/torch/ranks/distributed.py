@@ -25,7 +25,7 @@ from ..binding.hypers import HyperReader
 from ..binding.state_map import ParamState
 from ..tensors.devices import device_of_parts, is_capturing
 from ..tensors.patterns import KEY as VIEW
-from ..tensors.patterns import has_views
+from ..tensors.patterns import has_views, views_of
 from . import alike as _alike
 from .agreement import Item
 from .before_step import BeforeStep
@@ -84,6 +84,7 @@ class _Told:
 
     mesh: object
     parts: list
+    views: list  # of the groups, for which the parts were made
     sharing: object
     zero: object
     owners: Owners | None
@@ -125,8 +126,9 @@ class DistributedBinding(InParts, InPasses):
         owned = find_owned(optimizer, parts.groups)
         before = None if known is None else known.owners
         self._owners = Owners(owned, self._torch_mesh, before, self._zero) if owned else None
+        views = views_of(optimizer)
         optimizer._told = _Told(
-            self._torch_mesh, self._parts, self._sharing, self._zero, self._owners
+            self._torch_mesh, self._parts, views, self._sharing, self._zero, self._owners
         )
         own_part = {id(part.inner): part for part in owned}
         # As the plan has them: an owner has the whole of what it steps for others.

@@ -21,7 +21,7 @@ from ..binding.groups import precompile
 from ..binding.precision import Precision
 from ..binding.state_map import StateMap
 from ..ranks import arguments as _on_ranks
-from ..ranks.arguments import OnRanks
+from ..ranks.arguments import OnRanks, said_of_tensors
 from ..ranks.distributed import as_seen, make_binding
 from ..ranks.exchanges import within
 from ..ranks.parts import is_distributed
@@ -357,7 +357,9 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
             raise errors.StepcError(
                 "precompile() is for parameters that are whole, not spread over ranks"
             )
-        precompile(as_seen(self), target)
+        with said_of_tensors():
+            seen = as_seen(self)
+        precompile(seen, target)
 
     # --- CUDA graphs ----------------------------------------------------------
 

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The key ``view`` of a parameter group: the shape in which a rule sees the group's parameters.
 
-The text is that of ``einops.rearrange``, of which only what moves no element is taken:
-``"o i h w -> o (i h w)"``, ``"(3 n) m -> 3 n m"``. Sizes that do not follow from the shape are
-numbers in it. So the view has the memory of a contiguous parameter.
+The notation is that of ``einops.rearrange``, of which only what moves no element is taken:
+``"o i h w -> o (i h w)"``, ``"(3 n) m -> 3 n m"``. So the view has the memory of a contiguous
+parameter. Sizes that do not follow from the shape are written as numbers, where ``rearrange``
+has a name and an argument beside the text: ``"(h n) m -> h n m", h=3``.
 """
 
 from __future__ import annotations
@@ -169,15 +170,17 @@ def seen_shape(
 
 def check_view(group: dict, number: int, parts: bool) -> None:
     """TypeError and ValueError for a view that is none, or of another shape than a parameter's;
-    plain ones may be ``parts``."""
+    plain ones may be ``parts``. Of a part an owner sees the whole, whatever its memory is."""
     view = view_of(group)
     for place, param in enumerate(group["params"] if view is not None else ()):
         words = parameter_name(group, number, place)
         if is_lazy(param):
             raise ValueError(f"{words} has no shape yet, of which {view} could be")
         local = getattr(param, "_local_tensor", param)
-        seen_shape(group, param, words, part=parts and local is param)
-        if local.layout is torch.strided and not local.is_contiguous():
+        is_plain = local is param
+        seen_shape(group, param, words, part=parts and is_plain)
+        part = parts if is_plain else not all(p.is_replicate() for p in param.placements)
+        if not part and local.layout is torch.strided and not local.is_contiguous():
             raise ValueError(
                 f"{words} has strides {tuple(local.stride())} for shape {tuple(local.shape)}: "
                 f"{view} is of the memory of a contiguous parameter, as "
@@ -186,14 +189,21 @@ def check_view(group: dict, number: int, parts: bool) -> None:
 
 
 def with_views(saved: list[dict], own: list[dict]) -> list[dict]:
-    """Loaded groups, each with the view that the optimizer's has where it says nothing of one, as
-    torch's does not."""
+    """Loaded groups, each with the view that the optimizer's has where it has none, as torch's."""
     if len(saved) != len(own):
         return saved
     kept = [{KEY: group[KEY]} if KEY in group else {} for group in own]
-    return [{**view, **group} for view, group in zip(kept, saved, strict=True)]
+    return [
+        {**group, **view} if group.get(KEY) is None else group
+        for view, group in zip(kept, saved, strict=True)
+    ]
+
+
+def views_of(optimizer) -> list:
+    """The text of each group, or None."""
+    return [group.get(KEY) for group in optimizer.param_groups]
 
 
 def has_views(optimizer) -> bool:
     """Whether a rule is to see parameters of the optimizer in another shape."""
-    return any(group.get(KEY) is not None for group in optimizer.param_groups)
+    return any(text is not None for text in views_of(optimizer))
