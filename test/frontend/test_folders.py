@@ -4,10 +4,12 @@
 
 import ast
 import importlib
+import inspect
 import re
 from pathlib import Path
 
 import stepc.torch
+from stepc.torch.optimizers import of_torch
 
 ROOT = Path(stepc.torch.__file__).parent
 ORDER = ("tensors", "binding", "ranks", "step", "optimizers")  # docs/architecture.md
@@ -62,3 +64,13 @@ def test_modules_that_docstrings_name_are_there():
             elif name[0] == "." and f"{module.rpartition('.')[0]}{name}" not in MODULES:
                 wrong.append(f"{module}: {name}")
     assert wrong == []
+
+
+def test_docstrings_are_of_one_piece():
+    """Two texts, each without its indentation, which python 3.13 takes from one of them alone."""
+    classes = filter(inspect.isclass, vars(of_torch).values())
+    named = [c for c in classes if c.__module__ == of_torch.__name__ and c.__name__[0] != "_"]
+    assert len(named) > 10
+    for own in named:
+        words = f"Everything else is as in :class:`torch.optim.{own.__name__}`"
+        assert own.__doc__ == inspect.cleandoc(own.__doc__) and f"\n\n{words}" in own.__doc__

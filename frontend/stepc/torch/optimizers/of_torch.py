@@ -8,6 +8,8 @@ is the definition, where in a group its numbers are, and what differs.
 
 from __future__ import annotations
 
+import inspect
+
 import torch
 
 from ..binding.hypers import BETAS, Part, named
@@ -17,9 +19,10 @@ from ..tensors.views import NARROW
 # Behind what a class says of itself.
 _ALL_SAY = """
     Everything else is as in :class:`torch.optim.{name}`: arguments, param groups, checkpoints.
-    States of 16-bit parameters are float32. ``foreach`` and ``fused`` make no difference;
-    ``differentiable``, ``capturable`` and sparse gradients run torch's own step where torch has
-    one, as do parameters that cannot be compiled for (complex, other devices), with one warning.
+    States of 16-bit parameters are float32. ``foreach``, and ``fused`` where the class has it,
+    make no difference. ``differentiable`` and ``capturable``, where the class has them, and sparse
+    gradients run torch's own step where torch has one, as do parameters that cannot be compiled for
+    (complex, other devices), with one warning.
 
     ``static_grads``, ``clip`` and ``loss_scale`` are as for every optimizer of Stepc:
     see :class:`stepc.torch.Optimizer`.
@@ -30,7 +33,8 @@ def _as_in_torch(cls: type) -> type:
     """Of a class with the name of torch's: whose step is made in the place of a compiled one."""
     cls._eager_class = getattr(torch.optim, cls.__name__)
     if cls.__doc__ is not None:  # which python -OO leaves out
-        cls.__doc__ = cls.__doc__.rstrip() + "\n" + _ALL_SAY.format(name=cls.__name__)
+        own, more = map(inspect.cleandoc, (cls.__doc__, _ALL_SAY.format(name=cls.__name__)))
+        cls.__doc__ = f"{own}\n\n{more}"
     return cls
 
 
