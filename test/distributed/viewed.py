@@ -133,11 +133,12 @@ def load(line, grid):
 
 
 def _part(name, whole, at):
-    """Of rows of which the view's three blocks are no multiple, and of columns."""
+    """Of rows of which the view's three blocks are no multiple, and of columns; none is
+    contiguous."""
     if name == "norm":
         return whole.clone()
     cut = whole.split([10, 8]) if name == "qkv" else whole.chunk(2, 1)
-    return cut[at].contiguous().clone()
+    return cut[at].mT.contiguous().mT
 
 
 def _refuse_a_whole_that_does_not_fit(mesh):
