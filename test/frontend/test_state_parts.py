@@ -62,7 +62,7 @@ def test_cuts_fall_between_rows_and_are_near_even(world, rows):
         assert all(a[1] == b[0] for a, b in zip(cuts, cuts[1:], strict=False))
         unit = math.prod(shape[1:])
         if rows:
-            assert all(begin % unit == 0 and end % unit == 0 for begin, end in cuts)
-            assert all(end - begin <= -(-shape[0] // world) * unit for begin, end in cuts)
+            assert all(begin % unit == 0 and end % unit == 0 for begin, end, _ in cuts)
+            assert all(end - begin <= -(-shape[0] // world) * unit for begin, end, _ in cuts)
     if not rows:
-        assert all(sum(b - a for a, b in own) <= -(-total // world) + 16 for own in found)
+        assert all(sum(b - a for a, b, _ in own) <= -(-total // world) + 16 for own in found)
