@@ -32,7 +32,6 @@ SAMPLED = {
     "fused_zero_process_cases.py": 2,
     "hybrid_cases.py": 3,
     "knobs_cases.py": 2,
-    "later_cases.py": 2,
     "layouts_cases.py": 2,
     "models_cases.py": 4,
     "owners_cases.py": 3,

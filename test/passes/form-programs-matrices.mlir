@@ -63,8 +63,8 @@ step.optimizer @turned {
 // -----
 
 // What is symmetric: a matrix by its own transpose, squares of what is, and what is made
-// of such element by element and by numbers of the tensor. Not so the product of two of
-// them, nor what is made of a state or of a row.
+// of such element by element and by numbers of the tensor; and what is declared so. Not so the
+// product of two of them, nor what is made of a state or of a row.
 
 // CHECK-LABEL: step.optimizer @symmetric
 step.optimizer @symmetric {
@@ -81,6 +81,8 @@ step.optimizer @symmetric {
   // CHECK: step.product %[[ROWS]]#0, %[[ROWS]]#0 : <[n, n]
   // CHECK: step.product %[[SUM]], %[[SUM]] symmetric :
   // CHECK: step.product %[[SUM]], %[[GG]] : <[n, n]
+  // CHECK: %[[DECLARED:.*]] = step.product %{{.*}}, %l symmetric : <[n, n]
+  // CHECK: step.product %[[DECLARED]], %[[DECLARED]] symmetric : <[n, n]
   step.rule @symmetric_any_0(%p: param[n, m] as f32, %g: grad[n, m] as f32, %l: state "l"[n, n] as f32,
                              %r: state "r"[m, m] as f32, %row: state "row"[1, n] as f32) variant <"any", {}, f32> {
     %gt = step.transpose %g : [n, m]
