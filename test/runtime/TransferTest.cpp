@@ -15,25 +15,6 @@ namespace {
 
 const std::vector<const char *> kStates = {"second", "momentum_buffer"};
 
-/// Tensors of any size, with these axes.
-std::vector<EntrySpec> makeEntries(uint64_t whole, uint64_t partial,
-                                   double divisor = 1.0) {
-  std::vector<EntrySpec> specs;
-  for (std::vector<int64_t> shape : {std::vector<int64_t>{7, 10},
-                                     {3},
-                                     {1},
-                                     {},
-                                     {0, 4},
-                                     {130, 21},
-                                     {16},
-                                     {64, 3},
-                                     {5, 0},
-                                     {2, 3, 5},
-                                     {1000}})
-    specs.push_back(makeEntry(shape, whole, partial, divisor));
-  return specs;
-}
-
 void runToy(EntryWorld &world) { world.run(kStates); }
 
 struct Buckets {
@@ -110,64 +91,6 @@ TEST(Transfer, rows) {
     EXPECT_EQ(10 * rows, begin);
     EXPECT_EQ(10 * std::min<int64_t>(2 * rows, 7), end);
     runToy(world);
-  }
-}
-
-TEST(Transfer, owned) {
-  for (uint64_t partial : {uint64_t(0), A, A | B, B}) {
-    std::vector<EntrySpec> specs = makeEntries(A, partial, partial ? 4.0 : 1.0);
-    for (EntrySpec &spec : specs)
-      spec.owned = true;
-    EntryWorld world(getToyTransfers(), {3, 2}, specs, {}, 600, 900);
-    world.bindAll();
-    runToy(world);
-    // The largest are apart: 2730 elements, 1000, 192, ...
-    std::vector<int64_t> owners;
-    for (size_t i : {5, 10, 7})
-      for (EntryRank &rank : world.ranks) {
-        int64_t begin, end;
-        ASSERT_OK(stepcPlanGetPart(rank.plan.get(), int64_t(i), &begin, &end));
-        if (begin < end && rank.axes[1].coordinate == 0)
-          owners.push_back(rank.axes[0].coordinate);
-      }
-    EXPECT_EQ((std::vector<int64_t>{0, 1, 2}), owners);
-    DLTensor state;
-    EXPECT_REFUSED(
-        STEPC_WRONG_STATE,
-        "tensor 5 is owned by another rank, which has its states",
-        stepcPlanGetState(world.ranks[2].plan.get(), 5, "second", &state));
-  }
-}
-
-/// Entries may say who owns what, and others go to who has least then. Callers
-/// of an earlier version say nothing.
-TEST(Transfer, ownersThatAreGiven) {
-  std::vector<EntrySpec> specs = makeEntries(A, A, 3.0);
-  for (EntrySpec &spec : specs) {
-    spec.owned = true;
-    spec.owner = 1 + int64_t(&spec - specs.data()) % 2;
-  }
-  specs[5].owner = 0;
-  EntryWorld world(getToyTransfers(), {3}, specs, {}, 600, 900);
-  world.bindAll();
-  runToy(world);
-  for (size_t i = 0; i < specs.size(); ++i)
-    for (EntryRank &rank : world.ranks) {
-      int64_t begin, end, place = rank.axes[0].coordinate;
-      ASSERT_OK(stepcPlanGetPart(rank.plan.get(), int64_t(i), &begin, &end));
-      if (begin < end)
-        EXPECT_EQ(i == 5 ? 2 : int64_t(i) % 2, place) << i;
-    }
-  EntryWorld old(getToyTransfers(), {3}, specs, {}, 600, 900);
-  for (EntryRank &rank : old.ranks) {
-    rank.givesStates = false; // nobody has asked for parts
-    auto forget = [](StepcBinding &, StepcEntry &entry, StepcLayout &) {
-      entry.structSize = offsetof(StepcEntry, owner);
-    };
-    ASSERT_OK(rank.bind(0, 1, forget));
-    int64_t begin, end;
-    ASSERT_OK(stepcPlanGetPart(rank.plan.get(), 0, &begin, &end));
-    EXPECT_EQ(rank.axes[0].coordinate == 0, begin < end);
   }
 }
 
@@ -399,113 +322,7 @@ TEST(Transfer, nothing) {
   EXPECT_EQ(0, world.getCounters(0).calls);
 }
 
-void copyArray(const Array &from, Array &to) {
-  for (int64_t k = 0; k < from.size(); ++k)
-    to.set(k, from.get(k));
-}
-
-/// Two by two ranks, of which the second along b have other tensors between
-/// those that all have; and ranks that have these alone.
-struct Distinct {
-  Distinct(const EntrySpec &shared, const EntrySpec &distinct, Buckets buckets);
-  void step(uint32_t seed);
-
-  std::vector<EntrySpec> all;
-  EntryWorld plain, world;
-  /// Of each tensor of a rank which of all it is; no less than there are:
-  /// another.
-  std::vector<std::vector<size_t>> which;
-};
-
-std::vector<EntrySpec> makeShared(const EntrySpec &shared) {
-  std::vector<EntrySpec> all(10, shared);
-  for (size_t i = 0; i < all.size(); ++i)
-    all[i].shape = {int64_t(5 + 3 * i)};
-  return all;
-}
-
-Distinct::Distinct(const EntrySpec &shared, const EntrySpec &distinct,
-                   Buckets buckets)
-    : all(makeShared(shared)), plain(getToyTransfers(), {2, 2}, all, {},
-                                     buckets.gradients, buckets.parameters),
-      world(getToyTransfers(), {2, 2}, {}), which(4) {
-  plain.bindAll();
-  EXPECT_EQ(STEPC_OK, stepcSimulatedWorldSetDeadline(world.world, 5000));
-  world.ranks.clear();
-  for (size_t r = 0; r < 4; ++r) {
-    std::vector<EntrySpec> specs;
-    for (size_t i = 0; i < all.size(); ++i)
-      for (size_t k = 0; k < (r % 2 ? i % 3 + 2 : 1); ++k) {
-        specs.push_back(k ? distinct : all[i]);
-        which[r].push_back(k ? all.size() : i);
-      }
-    StepcCommunicator communicator = {};
-    communicator.structSize = sizeof(communicator);
-    EXPECT_EQ(STEPC_OK, stepcSimulatedWorldGetCommunicator(
-                            world.world, int64_t(r), &communicator));
-    EntryRank &rank =
-        world.ranks.emplace_back(getToyTransfers(), specs, plain.ranks[r].axes,
-                                 &communicator, makeConfig(1), 1);
-    EXPECT_EQ(STEPC_OK, stepcPlanSetBuckets(rank.plan.get(), buckets.gradients,
-                                            buckets.parameters, 0));
-    for (size_t i = 0; i < specs.size(); ++i)
-      if (which[r][i] < all.size())
-        copyArray(plain.ranks[r].params[which[r][i]], rank.params[i]);
-    EXPECT_EQ(STEPC_OK, rank.bind(0, specs.size())) << stepcLastErrorMessage();
-  }
-}
-
-void Distinct::step(uint32_t seed) {
-  plain.fillGrads(seed);
-  for (size_t r = 0; r < 4; ++r)
-    for (size_t i = 0; i < which[r].size(); ++i)
-      if (which[r][i] < all.size())
-        copyArray(plain.ranks[r].grads[which[r][i]], world.ranks[r].grads[i]);
-      else
-        world.ranks[r].grads[i].fill(seed);
-  plain.step();
-  world.forEachRank([&](EntryRank &rank) {
-    StepcStatus status = seed % 2 ? rank.step() : rank.stepByEvents(seed, 1);
-    EXPECT_EQ(STEPC_OK, status) << rank.message;
-  });
-  for (size_t r = 0; r < 4; ++r)
-    for (size_t i = 0; i < which[r].size(); ++i)
-      if (which[r][i] < all.size())
-        EXPECT_EQ(plain.ranks[r].params[which[r][i]].bits(),
-                  world.ranks[r].params[i].bits())
-            << "rank " << r << ", tensor " << i;
-}
-
-/// What ranks have together crosses in the same order on all, whatever else
-/// they have.
-TEST(Transfer, otherTensorsOnSomeRanks) {
-  struct Axes {
-    uint64_t whole, partial;
-  };
-  for (Buckets buckets :
-       {Buckets{1, 1}, Buckets{60, 200}, Buckets{200, 60}, Buckets{0, 0}})
-    for (Axes shared : {Axes{A | B, A | B}, Axes{A | B, 0}, Axes{0, A | B},
-                        Axes{A, A | B}, Axes{B, A | B}})
-      for (Axes distinct : {Axes{A, A}, Axes{0, A}, Axes{A, 0}})
-        for (bool owned : {false, true}) {
-          SCOPED_TRACE(testing::Message()
-                       << buckets.gradients << ", " << buckets.parameters
-                       << ": " << shared.whole << ", " << shared.partial
-                       << " and " << distinct.whole << ", " << distinct.partial
-                       << (owned ? ", owned" : ""));
-          EntrySpec first = makeEntry({}, shared.whole, shared.partial);
-          EntrySpec second = makeEntry({40}, distinct.whole, distinct.partial);
-          first.owned = owned && first.whole;
-          second.owned = owned && second.whole;
-          Distinct ranks(first, second, buckets);
-          for (uint32_t seed : {1, 2})
-            ranks.step(seed);
-          if (HasFailure())
-            return;
-        }
-}
-
-/// A step that takes no memory.
+/// Buckets of the least and of the largest size.
 TEST(Transfer, wholeModelInOneBucketOrEach) {
   for (int64_t bytes : {int64_t(4), int64_t(1) << 40}) {
     EntryWorld world(getToyTransfers(), {2}, makeEntries(A, A), {}, bytes,

@@ -36,6 +36,24 @@ EntrySpec stepc_test::makeEntry(std::vector<int64_t> shape, uint64_t whole,
   return spec;
 }
 
+std::vector<EntrySpec> stepc_test::makeEntries(uint64_t whole, uint64_t partial,
+                                               double divisor) {
+  std::vector<EntrySpec> specs;
+  for (std::vector<int64_t> shape : {std::vector<int64_t>{7, 10},
+                                     {3},
+                                     {1},
+                                     {},
+                                     {0, 4},
+                                     {130, 21},
+                                     {16},
+                                     {64, 3},
+                                     {5, 0},
+                                     {2, 3, 5},
+                                     {1000}})
+    specs.push_back(makeEntry(shape, whole, partial, divisor));
+  return specs;
+}
+
 static DLDataType getWireType(Wire wire) {
   switch (wire) {
   case Wire::Own:

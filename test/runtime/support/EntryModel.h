@@ -44,6 +44,10 @@ struct EntrySpec {
 EntrySpec makeEntry(std::vector<int64_t> shape, uint64_t whole,
                     uint64_t partial, double divisor = 1.0);
 
+/// Tensors of many shapes, empty ones among them.
+std::vector<EntrySpec> makeEntries(uint64_t whole, uint64_t partial,
+                                   double divisor = 1.0);
+
 /// The type in which a sum of the tensor's gradients is there.
 Type getSumType(const EntrySpec &spec);
 
