@@ -31,9 +31,9 @@
 // CHECK-NOT: math.fma
 // CHECK-NOT: @product
 
-// Two functions, with a tile of one panel each; with 32 registers with one of two panels, too.
+// Two functions of a tile each.
 // SIX: {{^}}12{{$}}
-// TWELVE: {{^}}72{{$}}
+// TWELVE: {{^}}24{{$}}
 step.optimizer @opt {
   step.program @opt_any_0(%p: param[n, m] as f32, %g: grad[n, m] as f32, %l: state "l"[n, n] as f32, %r: state "r"[n, n] as f32) variant <"any", {}, f32> {
     step.cohort_scalars @scalars {

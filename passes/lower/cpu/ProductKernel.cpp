@@ -131,11 +131,10 @@ static void emitPacking(const Words &w, const Packing &packing, Type compute,
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// One tile of the result: what is packed of its rows and of its panels, and
+/// One tile of the result: what is packed of its rows and of its panel, and
 /// where it goes. All values are words.
 struct ResultTile {
-  Value packed;
-  SmallVector<Value, 2> panels;
+  Value packed, panel;
   Value depth;
   Value to, pitch;     // the first element's address; elements between rows
   Value rows, columns; // of the result from there on, which may be more
@@ -143,13 +142,12 @@ struct ResultTile {
 
 class TileEmitter {
 public:
-  TileEmitter(const Words &w, const Product &product, int64_t numRows,
-              int64_t numPanels)
-      : numRows(numRows), numPanels(numPanels), w(w), compute(product.compute),
+  TileEmitter(const Words &w, const Product &product, int64_t numRows)
+      : numRows(numRows), w(w), compute(product.compute),
         stored(product.stored), lanes(getPanelColumns(compute)),
-        sums(emitStackBuffer(w, numRows * numPanels * lanes * 8)) {}
+        sums(emitStackBuffer(w, numRows * lanes * 8)) {}
 
-  const int64_t numRows, numPanels;
+  const int64_t numRows;
 
   void emit(const ResultTile &tile) const;
 
@@ -159,10 +157,7 @@ private:
   void addLeaf(ValueRange leaf, Value isFirst) const;
   void storeRows(const ResultTile &tile) const;
   Value getRowSums(Value row) const {
-    return w.add(sums, w.mul(row, w.constantWord(numPanels * lanes * 8)));
-  }
-  Value getSums(int64_t row, int64_t panel) const {
-    return w.add(sums, w.constantWord((row * numPanels + panel) * lanes * 8));
+    return w.add(sums, w.mul(row, w.constantWord(lanes * 8)));
   }
 
   const Words &w;
@@ -173,27 +168,22 @@ private:
 };
 } // namespace
 
-/// The chains of one leaf, in registers: panel by panel of each row.
+/// The chains of one leaf, in registers.
 SmallVector<Value> TileEmitter::emitLeaf(const ResultTile &tile, Value begin,
                                          Value end) const {
   auto type = VectorType::get({lanes}, compute);
   Value zero = arith::ConstantOp::create(w.b, w.loc, w.b.getZeroAttr(type));
-  SmallVector<Value> chains(numRows * numPanels, zero);
+  SmallVector<Value> chains(numRows, zero);
   auto multiply = [&](Value k, ValueRange before) {
-    Value column = w.mul(k, w.constant(lanes));
-    SmallVector<Value> vectors =
-        llvm::map_to_vector(tile.panels, [&](Value panel) -> Value {
-          return emitLoad(w, compute, lanes, panel, column);
-        });
+    Value vector =
+        emitLoad(w, compute, lanes, tile.panel, w.mul(k, w.constant(lanes)));
     Value first = w.mul(k, w.constant(numRows));
     SmallVector<Value> next;
-    for (int64_t row = 0; row < numRows; ++row) {
-      Value number =
-          emitLoad(w, compute, 0, tile.packed, w.add(first, w.constant(row)));
+    for (auto [row, sum] : llvm::enumerate(before)) {
+      Value number = emitLoad(w, compute, 0, tile.packed,
+                              w.add(first, w.constant(int64_t(row))));
       Value all = vector::BroadcastOp::create(w.b, w.loc, type, number);
-      for (Value vector : vectors)
-        next.push_back(
-            math::FmaOp::create(w.b, w.loc, all, vector, before[next.size()]));
+      next.push_back(math::FmaOp::create(w.b, w.loc, all, vector, sum));
     }
     return next;
   };
@@ -203,9 +193,8 @@ SmallVector<Value> TileEmitter::emitLeaf(const ResultTile &tile, Value begin,
 /// The first leaf is what it is.
 void TileEmitter::addLeaf(ValueRange leaf, Value isFirst) const {
   Type f64 = w.b.getF64Type();
-  for (auto [number, chain] : llvm::enumerate(leaf)) {
-    Value address =
-        getSums(int64_t(number) / numPanels, int64_t(number) % numPanels);
+  for (auto [row, chain] : llvm::enumerate(leaf)) {
+    Value address = getRowSums(w.constantWord(int64_t(row)));
     Value wide = emitWidened(w, chain);
     Value old = emitLoad(w, f64, lanes, address, w.constant(0));
     Value sum = arith::AddFOp::create(w.b, w.loc, old, wide);
@@ -226,9 +215,8 @@ void TileEmitter::storeRows(const ResultTile &tile) const {
     return arith::TruncFOp::create(w.b, w.loc, type, sum);
   };
   Value rows = w.min(tile.rows, w.constantWord(numRows));
-  int64_t width = numPanels * lanes;
-  Value columns = w.min(tile.columns, w.constantWord(width));
-  Value isWhole = w.isLess(w.constantWord(width - 1), columns);
+  Value columns = w.min(tile.columns, w.constantWord(lanes));
+  Value isWhole = w.isLess(w.constantWord(lanes - 1), columns);
   w.loop(w.constant(0), w.toIndex(rows), 1, [&](Value index) {
     Value row = w.toWord(index), from = getRowSums(row);
     Value to = w.add(tile.to, w.mul(w.mul(row, tile.pitch),
@@ -236,11 +224,8 @@ void TileEmitter::storeRows(const ResultTile &tile) const {
     w.branch(
         isWhole,
         [&] {
-          for (int64_t column = 0; column < width; column += lanes) {
-            Value at = w.constant(column);
-            emitStore(w, stored, lanes,
-                      narrow(emitLoad(w, f64, lanes, from, at)), to, at);
-          }
+          Value sum = emitLoad(w, f64, lanes, from, w.constant(0));
+          emitStore(w, stored, lanes, narrow(sum), to, w.constant(0));
         },
         [&] {
           w.loop(w.constant(0), w.toIndex(columns), 1, [&](Value column) {
@@ -255,9 +240,8 @@ void TileEmitter::emit(const ResultTile &tile) const {
   Value nothing = arith::ConstantOp::create(
       w.b, w.loc, w.b.getZeroAttr(VectorType::get({lanes}, w.b.getF64Type())));
   for (int64_t row = 0; row < numRows; ++row)
-    for (int64_t panel = 0; panel < numPanels; ++panel)
-      emitStore(w, w.b.getF64Type(), lanes, nothing, getSums(row, panel),
-                w.constant(0));
+    emitStore(w, w.b.getF64Type(), lanes, nothing,
+              getRowSums(w.constantWord(row)), w.constant(0));
   w.loop(w.constant(0), w.toIndex(tile.depth), STEPC_PRODUCT_LEAF,
          [&](Value begin) {
            Value depth = w.toIndex(tile.depth);
@@ -289,80 +273,48 @@ static void emitMirror(const Words &w, const Product &product) {
   });
 }
 
-namespace {
-/// Rows of the result whose lines of the left operand are packed: `count` from
-/// `first` on. Words.
-struct PackedRows {
-  Value first, count;
-};
-} // namespace
-
-/// The tiles of such rows by panels from `begin` to `end`, words. Of a
+/// The tiles of `STEPC_PACKED_ROWS` rows from `firstRow` on, by panels. Of a
 /// symmetric result those that have something on or below the diagonal.
-static void emitTiles(const Words &w, const Product &product,
-                      const TileEmitter &emitter, const PackedRows &rows,
-                      Value begin, Value end) {
+static void emitRows(const Words &w, const Product &product,
+                     const TileEmitter &emitter, Value firstRow) {
   int64_t lanes = getPanelColumns(product.compute);
   Value bytes = w.constantWord(getBytes(product.compute));
   Value storedBytes = w.constantWord(getBytes(product.stored));
-  Value tileBytes =
-      w.mul(w.mul(product.depth, w.constantWord(emitter.numRows)), bytes);
-  Value panelBytes = w.mul(w.mul(product.depth, w.constantWord(lanes)), bytes);
-  w.loop(w.toIndex(begin), w.toIndex(end), emitter.numPanels, [&](Value index) {
-    Value panel = w.toWord(index);
-    Value column = w.mul(panel, w.constantWord(lanes));
-    SmallVector<Value, 2> panels{
-        w.add(product.panels, w.mul(panel, panelBytes))};
-    while (int64_t(panels.size()) < emitter.numPanels)
-      panels.push_back(w.add(panels.back(), panelBytes));
-    // The first tile whose last row is not above the panel's first column.
-    Value firstTile = w.constantWord(0);
-    if (product.isSymmetric)
-      firstTile = w.div(w.max(w.sub(column, rows.first), firstTile),
-                        w.constantWord(emitter.numRows));
-    Value tiles = w.ceilDiv(rows.count, emitter.numRows);
-    w.loop(w.toIndex(firstTile), w.toIndex(tiles), 1, [&](Value tileIndex) {
-      Value tile = w.toWord(tileIndex);
-      Value row = w.mul(tile, w.constantWord(emitter.numRows));
-      Value element =
-          w.add(w.mul(w.add(rows.first, row), product.columns), column);
-      emitter.emit(
-          {w.add(product.packed, w.mul(tile, tileBytes)), panels, product.depth,
-           w.add(product.result, w.mul(element, storedBytes)), product.columns,
-           w.sub(rows.count, row), w.sub(product.columns, column)});
-    });
-  });
-}
-
-/// Of a register tile. Where 32 registers hold two panels, each number of the
-/// left operand is loaded once for both: with one panel a processor loads more
-/// often than it multiplies.
-static int64_t getTilePanels(int64_t tileRows) { return tileRows < 12 ? 1 : 2; }
-
-/// The rows of the result from `firstRow` on, as many as are packed together.
-/// `emitters`: of tiles of several panels, if there are such, and of one, for
-/// what is left.
-static void emitRows(const Words &w, const Product &product,
-                     ArrayRef<TileEmitter> emitters, Value firstRow) {
-  PackedRows rows{firstRow, w.min(w.sub(product.rows, firstRow),
-                                  w.constantWord(STEPC_PACKED_ROWS))};
-  Packing packing{product.lhs, rows.count, product.depth, product.packed};
+  Value left =
+      w.min(w.sub(product.rows, firstRow), w.constantWord(STEPC_PACKED_ROWS));
+  Packing packing{product.lhs, left, product.depth, product.packed};
   packing.from.address =
       w.add(product.lhs.address,
             w.mul(w.mul(firstRow, product.lhs.rowStride),
                   w.constantWord(getBytes(product.lhs.storage))));
-  emitPacking(w, packing, product.compute, emitters.front().numRows);
-  int64_t lanes = getPanelColumns(product.compute);
+  emitPacking(w, packing, product.compute, emitter.numRows);
+  Value tileBytes =
+      w.mul(w.mul(product.depth, w.constantWord(emitter.numRows)), bytes);
+  Value panelBytes = w.mul(w.mul(product.depth, w.constantWord(lanes)), bytes);
   Value panels = w.ceilDiv(product.columns, lanes);
   if (product.isSymmetric)
-    panels = w.min(panels, w.ceilDiv(w.add(firstRow, rows.count), lanes));
-  Value begin = w.constantWord(0);
-  for (const TileEmitter &emitter : emitters) {
-    Value unit = w.constantWord(emitter.numPanels);
-    Value end = w.mul(w.div(panels, unit), unit);
-    emitTiles(w, product, emitter, rows, begin, end);
-    begin = end;
-  }
+    panels = w.min(panels, w.ceilDiv(w.add(firstRow, left), lanes));
+  w.loop(w.constant(0), w.toIndex(panels), 1, [&](Value panelIndex) {
+    Value panel = w.toWord(panelIndex);
+    Value column = w.mul(panel, w.constantWord(lanes));
+    // The first tile whose last row is not above the panel's first column.
+    Value firstTile = w.constantWord(0);
+    if (product.isSymmetric)
+      firstTile = w.div(w.max(w.sub(column, firstRow), firstTile),
+                        w.constantWord(emitter.numRows));
+    Value tiles = w.ceilDiv(left, emitter.numRows);
+    w.loop(w.toIndex(firstTile), w.toIndex(tiles), 1, [&](Value tileIndex) {
+      Value tile = w.toWord(tileIndex);
+      Value row = w.mul(tile, w.constantWord(emitter.numRows));
+      Value element =
+          w.add(w.mul(w.add(firstRow, row), product.columns), column);
+      emitter.emit(
+          {w.add(product.packed, w.mul(tile, tileBytes)),
+           w.add(product.panels, w.mul(panel, panelBytes)), product.depth,
+           w.add(product.result, w.mul(element, storedBytes)), product.columns,
+           w.sub(left, row), w.sub(product.columns, column)});
+    });
+  });
 }
 
 void mlir::step::emitPackedProduct(const Words &w, const Product &product,
@@ -371,12 +323,10 @@ void mlir::step::emitPackedProduct(const Words &w, const Product &product,
   Packing packing{product.rhs, product.columns, product.depth, product.panels};
   std::swap(packing.from.rowStride, packing.from.columnStride);
   emitPacking(w, packing, product.compute, getPanelColumns(product.compute));
-  // Their memory on the stack is taken once.
-  SmallVector<TileEmitter, 2> emitters;
-  for (int64_t panels = getTilePanels(tileRows); panels > 0; --panels)
-    emitters.emplace_back(w, product, tileRows, panels);
+  // Its memory on the stack is taken once.
+  TileEmitter emitter(w, product, tileRows);
   w.loop(w.constant(0), w.toIndex(product.rows), STEPC_PACKED_ROWS,
-         [&](Value row) { emitRows(w, product, emitters, w.toWord(row)); });
+         [&](Value row) { emitRows(w, product, emitter, w.toWord(row)); });
   if (product.isSymmetric)
     emitMirror(w, product);
 }
