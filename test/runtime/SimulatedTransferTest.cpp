@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "support/Fixture.h"
+#include "support/SimulatedRanks.h"
 
 #include "stepc/simulated.h"
 
@@ -13,7 +14,6 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
-#include <thread>
 
 using namespace stepc_test;
 
@@ -65,11 +65,8 @@ public:
   std::vector<std::string>
   forEach(const std::function<std::string(int64_t)> &visit) {
     std::vector<std::string> said(static_cast<size_t>(numRanks));
-    std::vector<std::thread> threads;
-    for (int64_t r = 0; r < numRanks; ++r)
-      threads.emplace_back([&, r] { said[size_t(r)] = visit(r); });
-    for (std::thread &thread : threads)
-      thread.join();
+    inThreads(numRanks,
+              [&](int64_t rank) { said[size_t(rank)] = visit(rank); });
     return said;
   }
 

@@ -10,7 +10,6 @@
 #include "support/SimulatedRanks.h"
 
 #include <random>
-#include <thread>
 
 using namespace stepc_test;
 
@@ -87,11 +86,8 @@ void EntryWorld::setMissing(const std::vector<bool> &without) {
 }
 
 void EntryWorld::forEachRank(const std::function<void(EntryRank &)> &visit) {
-  std::vector<std::thread> threads;
-  for (EntryRank &rank : ranks)
-    threads.emplace_back([&] { visit(rank); });
-  for (std::thread &thread : threads)
-    thread.join();
+  inThreads(int64_t(ranks.size()),
+            [&](int64_t rank) { visit(ranks[size_t(rank)]); });
 }
 
 int64_t EntryWorld::getSize(uint64_t axes) const {

@@ -10,7 +10,6 @@
 #include "support/SimulatedRanks.h"
 
 #include <random>
-#include <thread>
 
 using namespace stepc_test;
 
@@ -200,11 +199,8 @@ ShardWorld::ShardWorld(StepcPackage *package, std::vector<int64_t> sizes,
 ShardWorld::~ShardWorld() { stepcSimulatedWorldDestroy(world); }
 
 void ShardWorld::forEachRank(const std::function<void(ShardRank &)> &visit) {
-  std::vector<std::thread> threads;
-  for (ShardRank &rank : ranks)
-    threads.emplace_back([&] { visit(rank); });
-  for (std::thread &thread : threads)
-    thread.join();
+  inThreads(int64_t(ranks.size()),
+            [&](int64_t rank) { visit(ranks[size_t(rank)]); });
 }
 
 void ShardWorld::bindAll() {

@@ -7,6 +7,8 @@
 
 #include "support/SimulatedRanks.h"
 
+#include <thread>
+
 #include "gtest/gtest.h"
 
 StepcSimulatedWorld *makeSimulatedRanks(
@@ -34,4 +36,12 @@ StepcSimulatedWorld *makeSimulatedRanks(
     visit(axes, communicator);
   }
   return world;
+}
+
+void inThreads(int64_t count, const std::function<void(int64_t)> &visit) {
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < count; ++rank)
+    threads.emplace_back(visit, rank);
+  for (std::thread &thread : threads)
+    thread.join();
 }

@@ -20,4 +20,7 @@ makeSimulatedRanks(const std::vector<int64_t> &sizes,
                    const std::function<void(const std::vector<StepcAxis> &,
                                             const StepcCommunicator &)> &visit);
 
+/// Visits ranks 0 to count - 1, each in a thread of its own, and waits for all.
+void inThreads(int64_t count, const std::function<void(int64_t)> &visit);
+
 #endif // STEPC_TEST_SIMULATEDRANKS_H
