@@ -56,6 +56,19 @@ step.optimizer @opt {
 // -----
 
 step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.traverse @k over [*] reads (%a = %p : <[*], f32>) writes (%p : <[*], f32>) {
+      %v = arith.constant 1.0 : f64
+      // expected-error @+1 {{operands are of several types: 'f32', 'f32', 'f64'}}
+      %l = step.lerp %a, %a, %v : f32, f32, f64
+      step.yield %l : f32
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
   step.program @any_0(%p: param[*] as f32, %t: count) variant <"any", {}, f32> {
     step.cohort_scalars @scalars {
       // expected-error @+1 {{'step.prefetch' op is not allowed in a body, only arith and math without side effects}}
