@@ -63,6 +63,14 @@ def Step_MatmulOp : Step_MatrixOp<"matmul"> {
     exact: so a Gram matrix, whose small eigenvalues would else be roundings of the large ones,
     is wrong by one rounding of its elements.
 
+    With `factors = bf16` both operands are rounded to bf16 first, from f64 by way of f32, and
+    numbers k come in pairs, the first two of a leaf and so on: the second's is added before the
+    first's, of an odd last number after +0.0 times +0.0. That chain is in f32, whatever the
+    compute type is, and knows no denormals: such a factor counts as a zero of its sign, and so
+    does a sum that would be below 2^-126 once it is rounded as if exponents had no end. So
+    compute the dot products of x86 (VDPBF16PS), which have twice as many multiplications an
+    instruction; other processors and devices have the same bits by other instructions.
+
     Of a product that is `symmetric` the lower half, with the diagonal, is computed, and is the
     upper half too: element (i, j) above the diagonal is element (j, i). That keeps symmetric
     what is so in exact numbers only, as the product of two polynomials of one symmetric matrix,
@@ -87,10 +95,12 @@ def Step_MatmulOp : Step_MatrixOp<"matmul"> {
     - the last dim of lhs has the name of the last but one of rhs
     - the dims before the last two are the same, and `...b` is none of the last two
     - what it accumulates in is f64
+    - factors are bf16, and then it accumulates in nothing else
     - what is `symmetric` has rows and columns of one name
   }];
   let arguments = (ins Step_TensorType:$lhs, Step_TensorType:$rhs, Optional<I1>:$unless,
-                       OptionalAttr<TypeAttr>:$accumulate, UnitAttr:$symmetric);
+                       OptionalAttr<TypeAttr>:$accumulate, OptionalAttr<TypeAttr>:$factors,
+                       UnitAttr:$symmetric);
   let assemblyFormat = [{
     $lhs `,` $rhs (`unless` $unless^)? attr-dict `:`
     custom<ShortTypes>(type($lhs), type($rhs))

@@ -55,6 +55,8 @@ LogicalResult ProductOp::verify() {
   if (getSymmetric() && made.back() != made[made.size() - 2])
     return emitOpError() << "makes " << getType()
                          << ", which cannot be symmetric";
+  if (getWide() && getRounded())
+    return emitOpError("is wide and rounded");
   return success();
 }
 

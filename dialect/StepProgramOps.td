@@ -428,7 +428,8 @@ def Step_ProductOp : Step_ProgramMatrixOp<"product"> {
   let description = [{
     Of buffers as `step.matmul` is of tensors, once for the tensor. An operand that is
     `transposed` is read with rows for columns. Where the result is `symmetric`, the lower half
-    is computed and is the upper half too. One that is `wide` accumulates in f64. Where `unless`
+    is computed and is the upper half too. One that is `wide` accumulates in f64; one that is
+    `rounded` has factors of bf16. Where `unless`
     holds it is left out, and what is in the result is not defined: so it is made in one of
     `period` steps, where hyper-parameters have their defaults, with 0 in those alone that create
     a state. That is for explanations.
@@ -436,14 +437,16 @@ def Step_ProductOp : Step_ProgramMatrixOp<"product"> {
     Constraints:
     - rows, columns and what the operands have in common agree, by their names
     - what is symmetric has rows and columns of one name
+    - none is wide and rounded
     - the result is of the compute type, operands are of floats
   }];
   let arguments = (ins Step_BufferType:$lhs, Step_BufferType:$rhs, Optional<I1>:$unless,
                        UnitAttr:$lhs_transposed, UnitAttr:$rhs_transposed, UnitAttr:$symmetric,
-                       UnitAttr:$wide, OptionalAttr<I64Attr>:$period);
+                       UnitAttr:$wide, UnitAttr:$rounded, OptionalAttr<I64Attr>:$period);
   let assemblyFormat = [{
     $lhs (`transposed` $lhs_transposed^)? `,` $rhs (`transposed` $rhs_transposed^)?
-    (`symmetric` $symmetric^)? (`wide` $wide^)? (`unless` $unless^)? attr-dict `:`
+    (`symmetric` $symmetric^)? (`wide` $wide^)? (`rounded` $rounded^)?
+    (`unless` $unless^)? attr-dict `:`
     type($lhs) `,` type($rhs) `->` type($result)
   }];
   let extraClassDeclaration = "static bool isMostWork() { return true; }";
@@ -650,6 +653,22 @@ def Step_InvokeOp : Step_Op<"invoke", []> {
   }];
   let arguments = (ins I64:$routine, Variadic<I64>:$words);
   let assemblyFormat = "$routine `(` $words `)` attr-dict";
+}
+
+def Step_DotPairsOp
+    : Step_Op<"dot_pairs", [Pure, AllTypesMatch<["lhs", "rhs"]>,
+                            TypesMatchWith<"sums are of one type", "result", "sum", "$_self">]> {
+  let summary = "pairs of bf16 multiplied and added to sums in f32";
+  let description = [{
+    Each i32 is a pair of bf16, the first in its lower half. What is added, and how, is said at
+    `step.matmul` with factors of bf16. Only processors with the instruction (AVX512_BF16) run
+    functions that have it.
+  }];
+  let arguments = (ins VectorOfLengthAndType<[16], [F32]>:$sum,
+                       VectorOfLengthAndType<[16], [I32]>:$lhs,
+                       VectorOfLengthAndType<[16], [I32]>:$rhs);
+  let results = (outs VectorOfLengthAndType<[16], [F32]>:$result);
+  let assemblyFormat = "$sum `,` $lhs `,` $rhs attr-dict `:` type($lhs) `->` type($result)";
 }
 } // opDocGroup
 

@@ -658,8 +658,8 @@ def LowerPhasesToCPU : Pass<"step-lower-phases-to-cpu", "::mlir::ModuleOp"> {
   let options = [
     Option<"prefetchLines", "prefetch-lines", "int64_t", "128",
            "how many cache lines to have on their way ahead of a loop, of all its operands together; 0: none">,
-    Option<"productRows", "product-rows", "int64_t", "6",
-           "how many rows of a product's result are computed in registers: 6, or 12 where there are 32 registers of vectors">];
+    Option<"avx512", "avx512", "bool", "false",
+           "make products for AVX-512: with 32 registers, and dot products of bf16 where the processor has them">];
   let dependentDialects = [
     "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",

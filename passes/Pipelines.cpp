@@ -97,7 +97,7 @@ void mlir::step::buildLowerPipeline(OpPassManager &pm,
   pm.addPass(createExpandLerp());
   LowerPhasesToCPUOptions cpu;
   cpu.prefetchLines = options.prefetchLines;
-  cpu.productRows = options.productRows;
+  cpu.avx512 = options.avx512;
   pm.addPass(createLowerPhasesToCPU(cpu));
   addExpansions(pm);
   pm.addPass(createConvertToLLVM());

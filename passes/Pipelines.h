@@ -42,11 +42,9 @@ struct ScheduleOptions : PassPipelineOptions<ScheduleOptions> {
 };
 
 struct LowerOptions : PassPipelineOptions<LowerOptions> {
-  Option<int64_t> productRows{
-      *this, "product-rows",
-      llvm::cl::desc("how many rows of a product's result are computed in "
-                     "registers: 6 or 12"),
-      llvm::cl::init(6)};
+  Option<bool> avx512{*this, "avx512",
+                      llvm::cl::desc("make products for AVX-512"),
+                      llvm::cl::init(false)};
   Option<int64_t> prefetchLines{
       *this, "prefetch-lines",
       llvm::cl::desc("how many cache lines to have on their way ahead of a "

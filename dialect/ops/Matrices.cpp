@@ -72,6 +72,12 @@ LogicalResult MatmulOp::verify() {
   if (getAccumulate() && !getAccumulate()->isF64())
     return emitOpError() << "accumulates in " << *getAccumulate()
                          << ", which is not f64";
+  if (getFactors() && !getFactors()->isBF16())
+    return emitOpError() << "has factors of " << *getFactors()
+                         << ", which is not bf16";
+  if (getFactors() && getAccumulate())
+    return emitOpError() << "accumulates factors of bf16 in "
+                         << *getAccumulate() << ", and not in f32";
   if (getSymmetric() && lhs.drop_back().back() != rhs.back())
     return emitOpError() << "makes " << getType()
                          << ", which cannot be symmetric: it has as many rows "

@@ -64,15 +64,69 @@ static double multiplyOne(ArrayRef<double> row, const double *column,
   return sum;
 }
 
+/// A number as a factor in bf16: 0 where that is denormal.
+static double toFactor(double x) {
+  double factor = roundTo(Format::BF16, roundTo(Format::F32, x));
+  return std::fabs(factor) < 0x1p-126 ? std::copysign(0.0, factor) : factor;
+}
+
+/// One more product of factors, which is exact in f64. The sum is 0 where it is
+/// below 2^-126 once it has 24 bits: 2^-126 - 2^-151 is a tie, and goes up.
+static float addFactors(double x, double y, float sum) {
+  float made =
+      std::fma(static_cast<float>(x), static_cast<float>(y), sum);
+  // Where that is near, the factors' 16 bits and the sum's fit in 53.
+  double whole = x * y + static_cast<double>(sum);
+  return std::fabs(whole) < 0x1p-126 - 0x1p-151 ? std::copysign(0.0F, made)
+                                                : made;
+}
+
+/// What a factor in bf16 may be.
+static Interval toFactor(Interval x) {
+  Interval factor = roundTo(Format::BF16, roundTo(Format::F32, x));
+  return {toFactor(factor.low), toFactor(factor.high), factor.nan};
+}
+
+template <typename ElementT>
+static std::vector<ElementT> toFactors(ArrayRef<ElementT> elements) {
+  std::vector<ElementT> factors;
+  for (const ElementT &element : elements)
+    factors.push_back(toFactor(element));
+  return factors;
+}
+
+/// As `multiplyOne`, of pairs of factors: the second first.
+static double multiplyPairs(ArrayRef<double> row, const double *column,
+                            int64_t stride) {
+  double sum = 0.0;
+  for (size_t begin = 0; begin < row.size(); begin += kLeaf) {
+    size_t end = std::min<size_t>(begin + kLeaf, row.size());
+    float leaf = 0;
+    for (size_t k = begin; k < end; k += 2) {
+      bool isPair = k + 1 < end;
+      leaf = addFactors(isPair ? row[k + 1] : 0.0,
+                        isPair ? column[(k + 1) * stride] : 0.0, leaf);
+      leaf = addFactors(row[k], column[k * stride], leaf);
+    }
+    sum = begin ? sum + static_cast<double>(leaf) : static_cast<double>(leaf);
+  }
+  return sum;
+}
+
 std::vector<double>
 mlir::step::reference::multiply(const MatrixExtents &extents,
                                 ArrayRef<double> lhs, ArrayRef<double> rhs,
-                                Format compute, Format chain) {
+                                Format compute, Chain chain) {
+  std::vector<double> left, right;
+  if (chain == Chain::Pairs) {
+    lhs = left = toFactors(lhs);
+    rhs = right = toFactors(rhs);
+  }
+  auto one = chain == Chain::Pairs ? multiplyPairs
+             : chain == Chain::F64 ? multiplyOne<double>
+                                   : multiplyOne<float>;
   return multiplyEach(extents, lhs, rhs, [&](auto row, const double *column) {
-    double sum = chain == Format::F64
-                     ? multiplyOne<double>(row, column, extents.columns)
-                     : multiplyOne<float>(row, column, extents.columns);
-    return roundTo(compute, sum);
+    return roundTo(compute, one(row, column, extents.columns));
   });
 }
 
@@ -86,11 +140,11 @@ static Interval boundProduct(Interval x, Interval y) {
 /// A chain of n additions, each wrong by half a unit of a partial sum at most,
 /// and by the least number where that is subnormal; and the last rounding.
 static Interval boundOne(ArrayRef<Interval> row, const Interval *column,
-                         int64_t stride, Format compute) {
+                         int64_t stride, Chain chain) {
   Interval sum = {0.0, 0.0, false};
   double size = 0.0;
-  for (auto [k, x] : llvm::enumerate(row)) {
-    Interval y = column[int64_t(k) * stride];
+  for (auto [k, element] : llvm::enumerate(row)) {
+    Interval x = element, y = column[int64_t(k) * stride];
     if (noNumbers({x, y}))
       return onlyNan;
     if (holdsInfinity(x) || holdsInfinity(y))
@@ -99,13 +153,15 @@ static Interval boundOne(ArrayRef<Interval> row, const Interval *column,
     size += std::max(std::fabs(term.low), std::fabs(term.high));
     sum = {sum.low + term.low, sum.high + term.high, sum.nan || term.nan};
   }
-  bool isDouble = compute == Format::F64;
+  bool isDouble = chain == Chain::F64;
   double largest = isDouble ? 0x1p1022 : 0x1p126;
   // What may overflow on its way may end as anything.
   if (!(size < largest))
     return Interval::everything();
   double unit = isDouble ? 0x1p-52 : 0x1p-23;
-  double least = isDouble ? 0x1p-1074 : 0x1p-149;
+  double least = isDouble                 ? 0x1p-1074
+                 : chain == Chain::Pairs ? 0x1p-126
+                                         : 0x1p-149;
   double count = static_cast<double>(row.size()) + 2.0;
   double error = count * (unit * size + least);
   return {sum.low - error, sum.high + error, sum.nan};
@@ -114,10 +170,16 @@ static Interval boundOne(ArrayRef<Interval> row, const Interval *column,
 std::vector<Interval>
 mlir::step::reference::multiply(const MatrixExtents &extents,
                                 ArrayRef<Interval> lhs, ArrayRef<Interval> rhs,
-                                Format compute, Format chain) {
+                                Format compute, Chain chain) {
+  bool isRounded = (chain == Chain::F64) != (compute == Format::F64);
+  std::vector<Interval> left, right;
+  if (chain == Chain::Pairs) {
+    lhs = left = toFactors(lhs);
+    rhs = right = toFactors(rhs);
+  }
   return multiplyEach(extents, lhs, rhs, [&](auto row, const Interval *column) {
     Interval sum = boundOne(row, column, extents.columns, chain);
-    return chain == compute ? sum : roundTo(compute, sum);
+    return isRounded ? roundTo(compute, sum) : sum;
   });
 }
 

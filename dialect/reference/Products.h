@@ -28,15 +28,18 @@ struct MatrixExtents {
   int64_t items, rows, depth, columns;
 };
 
-/// The products, of numbers of the compute format, added up in `chain`.
+/// How a leaf of a product is added up: in f32, in f64, or in f32 of pairs of
+/// factors in bf16.
+enum class Chain { F32, F64, Pairs };
+
+/// The products, of numbers of the compute format.
 std::vector<double> multiply(const MatrixExtents &extents, ArrayRef<double> lhs,
-                             ArrayRef<double> rhs, Format compute,
-                             Format chain);
+                             ArrayRef<double> rhs, Format compute, Chain chain);
 
 /// What they may be, in whatever order is added.
 std::vector<Interval> multiply(const MatrixExtents &extents,
                                ArrayRef<Interval> lhs, ArrayRef<Interval> rhs,
-                               Format compute, Format chain);
+                               Format compute, Chain chain);
 
 /// Eigenvectors of the matrices: by the runtime's algorithm, so that they have
 /// its bits.
@@ -112,6 +115,13 @@ void mirror(const MatrixExtents &extents, MutableArrayRef<ElementT> matrices) {
         matrices[(item * n + j) * n + i] = matrices[(item * n + i) * n + j];
 }
 
+inline Chain getChain(MatmulOp product, Format compute) {
+  if (product.getFactors())
+    return Chain::Pairs;
+  bool isDouble = product.getAccumulate() || compute == Format::F64;
+  return isDouble ? Chain::F64 : Chain::F32;
+}
+
 /// What an operation on matrices gives, of its operands' elements.
 template <typename ElementT>
 std::vector<ElementT> computeMatrices(Operation *op, const Shapes &shapes,
@@ -133,7 +143,7 @@ std::vector<ElementT> computeMatrices(Operation *op, const Shapes &shapes,
   auto product = cast<MatmulOp>(op);
   std::vector<ElementT> made =
       multiply(extents, operands[0], operands[1], compute,
-               product.getAccumulate() ? Format::F64 : compute);
+               getChain(product, compute));
   if (product.getSymmetric())
     mirror<ElementT>(extents, made);
   return made;

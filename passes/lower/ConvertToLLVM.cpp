@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
+#include "passes/lower/Products.h"
 #include "passes/lower/ViewToLLVM.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -63,6 +64,24 @@ struct LowerInvoke : ConvertOpToLLVMPattern<InvokeOp> {
   }
 };
 
+struct LowerDotPairs : ConvertOpToLLVMPattern<DotPairsOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult
+  matchAndRewrite(DotPairsOp op, OpAdaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    auto type = VectorType::get({32}, rewriter.getBF16Type());
+    auto toPairs = [&](Value words) -> Value {
+      return LLVM::BitcastOp::create(rewriter, op.getLoc(), type, words);
+    };
+    rewriter.replaceOpWithNewOp<LLVM::CallIntrinsicOp>(
+        op, op.getType(), rewriter.getStringAttr(kDotsIntrinsic),
+        ValueRange{adaptor.getSum(), toPairs(adaptor.getLhs()),
+                   toPairs(adaptor.getRhs())});
+    return success();
+  }
+};
+
 struct ConvertToLLVM : step::impl::ConvertToLLVMBase<ConvertToLLVM> {
   void runOnOperation() override {
     MLIRContext *context = &getContext();
@@ -70,7 +89,7 @@ struct ConvertToLLVM : step::impl::ConvertToLLVMBase<ConvertToLLVM> {
     LLVMTypeConverter converter(context, options);
     RewritePatternSet patterns(context);
     populateViewPatterns(converter, patterns, /*addressSpace=*/0);
-    patterns.add<LowerPrefetch, LowerInvoke>(converter);
+    patterns.add<LowerPrefetch, LowerInvoke, LowerDotPairs>(converter);
     arith::populateArithToLLVMConversionPatterns(converter, patterns);
     cf::populateControlFlowToLLVMConversionPatterns(converter, patterns);
     populateFinalizeMemRefToLLVMConversionPatterns(converter, patterns);

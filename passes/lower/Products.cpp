@@ -21,23 +21,26 @@ using namespace mlir::step;
 
 Value mlir::step::loadElement(const Words &w, const Matrix &matrix,
                               Type compute, Value index) {
-  return widenElements(w, emitLoad(w, matrix.storage, 0, matrix.address, index),
+  return convertElements(w, emitLoad(w, matrix.storage, 0, matrix.address, index),
                        compute);
 }
 
-Value mlir::step::widenElements(const Words &w, Value elements, Type compute) {
-  auto extend = [&](Type to) {
-    Type from = elements.getType();
-    if (getElementTypeOrSelf(from) == to)
+Value mlir::step::convertElements(const Words &w, Value elements, Type compute) {
+  auto convert = [&](Type to) {
+    Type type = elements.getType(), from = getElementTypeOrSelf(type);
+    if (from == to)
       return;
-    auto vector = dyn_cast<VectorType>(from);
-    elements = arith::ExtFOp::create(
-        w.b, w.loc, vector ? Type(vector.clone(to)) : to, elements);
+    auto vector = dyn_cast<VectorType>(type);
+    Type result = vector ? Type(vector.clone(to)) : to;
+    if (getBytes(from) < getBytes(to))
+      elements = arith::ExtFOp::create(w.b, w.loc, result, elements);
+    else
+      elements = arith::TruncFOp::create(w.b, w.loc, result, elements);
   };
   // To f64 only from f32 is there an instruction.
   if (getElementTypeOrSelf(elements).getIntOrFloatBitWidth() == 16)
-    extend(w.b.getF32Type());
-  extend(compute);
+    convert(w.b.getF32Type());
+  convert(compute);
   return elements;
 }
 
@@ -111,6 +114,8 @@ void mlir::step::callProduct(
     name += debugString(type) + "_";
   if (product.stored != product.compute)
     name += debugString(product.stored) + "_";
+  if (product.inPairs)
+    name += "pairs_";
   if (product.isSymmetric)
     name += "symmetric";
   SmallVector<Value> arguments;
@@ -118,6 +123,8 @@ void mlir::step::callProduct(
     arguments.append({matrix.address, matrix.rowStride, matrix.columnStride});
   arguments.append({product.result, product.rows, product.depth,
                     product.columns, product.panels, product.packed});
+  if (product.inPairs)
+    arguments.push_back(product.routines);
   func::FuncOp function =
       getSharedFunction(w, name, int64_t(arguments.size()), 0,
                         [&](const Words &inner, ValueRange in) {
@@ -130,6 +137,8 @@ void mlir::step::callProduct(
                           own.columns = in[9];
                           own.panels = in[10];
                           own.packed = in[11];
+                          if (product.inPairs)
+                            own.routines = in[12];
                           emitBody(inner, own);
                         });
   func::CallOp::create(w.b, w.loc, function, arguments);
@@ -141,6 +150,9 @@ static void emitProduct(const Words &w, const TileRow &row,
   Matrices to(w, row, product.getResult());
   ProductMemory memory = row.storage.getProductMemory(product);
   Type stored = to.type.getElement();
+  Type compute = product.getRounded() ? Type(w.b.getF32Type())
+                 : product.getWide()  ? Type(w.b.getF64Type())
+                                      : stored;
   w.loop(w.constant(0), w.toIndex(to.items), 1, [&](Value index) {
     Value item = w.toWord(index);
     Product one{lhs.get(item, product.getLhsTransposed()),
@@ -149,9 +161,11 @@ static void emitProduct(const Words &w, const TileRow &row,
                 to.rows,
                 product.getLhsTransposed() ? lhs.rows : lhs.columns,
                 to.columns,
-                product.getWide() ? w.b.getF64Type() : stored,
+                compute,
                 stored,
                 product.getSymmetric(),
+                product.getRounded(),
+                row.routines ? row.routines : w.constantWord(0),
                 row.getWorkspaceAddress(memory.panels),
                 row.getWorkspaceAddress(memory.packed)};
     policy.multiply(one);
@@ -183,9 +197,17 @@ static int64_t getRoutineWord(StringRef name) {
     bytes = offsetof(StepcRoutines, orthonormal);
   else if (name == "order")
     bytes = offsetof(StepcRoutines, order);
+  else if (name == "flush")
+    bytes = offsetof(StepcRoutines, flush);
   else
     llvm_unreachable("the runtime has no such routine");
   return int64_t(bytes / sizeof(int64_t));
+}
+
+Value mlir::step::hasDots(const Words &w, Value routines) {
+  constexpr size_t word = offsetof(StepcRoutines, hasDots) / sizeof(int64_t);
+  Value has = w.load(w.words(routines), int64_t(word));
+  return w.isLess(w.constantWord(0), has);
 }
 
 void mlir::step::callRoutine(const Words &w, const RoutineCall &call) {

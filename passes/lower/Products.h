@@ -22,15 +22,16 @@ struct Matrix {
 };
 
 /// One product of [rows, depth] and [depth, columns], row-major into `result`,
-/// whose elements are of the type `stored`; they are added up in `compute`.
-/// Where the result is symmetric only one half has to be computed. All values
+/// whose elements are of the type `stored`; they are added up in `compute`, or
+/// `inPairs` of factors in bf16 in f32. Where the result is symmetric only one half has to be computed. All values
 /// are words.
 struct Product {
   Matrix lhs, rhs;
   Value result;
   Value rows, depth, columns;
   Type compute, stored;
-  bool isSymmetric;
+  bool isSymmetric, inPairs;
+  Value routines; // the address of StepcRoutines
   /// Memory for the operands as the policy wants them (ProductMemory).
   Value panels, packed;
 };
@@ -52,6 +53,13 @@ void emitMatrices(const Words &w, const TileRow &row,
 /// so: behind each `$` are two hexadecimal digits then.
 inline constexpr llvm::StringLiteral kProductPrefix = "product$of_";
 
+/// The function with dot products of bf16, which not every processor has.
+inline constexpr llvm::StringLiteral kDotsName = "product$of_dots";
+
+/// What makes one of those, in LLVM.
+inline constexpr llvm::StringLiteral kDotsIntrinsic =
+    "llvm.x86.avx512bf16.dpbf16ps.512";
+
 /// How the names of functions begin that call a routine of the runtime, and
 /// that alone may call what is not of the module.
 inline constexpr llvm::StringLiteral kRoutinePrefix = "routine$of_";
@@ -68,8 +76,11 @@ void callProduct(const Words &w, const Product &product,
 Value loadElement(const Words &w, const Matrix &matrix, Type compute,
                   Value index);
 
+/// Whether a processor has dot products of bf16.
+Value hasDots(const Words &w, Value routines);
+
 /// Elements of memory, one or a vector of them, in the compute type.
-Value widenElements(const Words &w, Value elements, Type compute);
+Value convertElements(const Words &w, Value elements, Type compute);
 
 } // namespace mlir::step
 

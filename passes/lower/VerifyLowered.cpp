@@ -51,10 +51,18 @@ static bool isAllowed(Operation *op) {
       LLVM::Prefetch>(op);
 }
 
+static bool isDots(Operation *op) {
+  auto call = dyn_cast<LLVM::CallIntrinsicOp>(op);
+  return call && call.getIntrin() == kDotsIntrinsic;
+}
+
 static bool isOfProduct(Operation *op) {
   auto function = op->getParentOfType<LLVM::LLVMFuncOp>();
-  return isa<LLVM::FMAOp>(op) && function &&
-         function.getSymName().starts_with(kProductPrefix);
+  if (!function)
+    return false;
+  StringRef name = function.getSymName();
+  return (isa<LLVM::FMAOp>(op) && name.starts_with(kProductPrefix)) ||
+         (isDots(op) && name == kDotsName);
 }
 
 /// A routine of the runtime, whose address it tells the kernel.
@@ -101,7 +109,7 @@ static LogicalResult verifyNarrow(Operation *op) {
        {ValueRange(op->getResults()), ValueRange(op->getOperands())})
     for (Value value : values) {
       if (getElementTypeOrSelf(value.getType()).isBF16() &&
-          !isa<LLVM::BitcastOp>(op))
+          !isa<LLVM::BitcastOp>(op) && !isDots(op))
         return op->emitOpError("computes in bf16");
       if (is(value, isF16) && !isConversion)
         return op->emitOpError("computes in f16");

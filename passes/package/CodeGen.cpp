@@ -176,12 +176,15 @@ translate(Operation *module, const Target &target, llvm::TargetMachine &machine,
   for (llvm::Function &function : *llvmModule) {
     function.addFnAttr("no-builtins");
     function.addFnAttr("target-cpu", target.cpu);
-    function.addFnAttr("target-features", target.features);
+    std::string features = target.features.str();
+    if (function.getName() == kDotsName)
+      features += ",+avx512bf16";
+    function.addFnAttr("target-features", features);
     function.addFnAttr(llvm::Attribute::NoUnwind);
     if (!target.isDevice()) {
       bool isProduct = function.getName().starts_with(kProductPrefix);
       std::string width =
-          std::to_string(isProduct ? target.productWidth : target.vectorWidth);
+          std::to_string(isProduct && target.avx512 ? 512 : target.vectorWidth);
       function.addFnAttr("prefer-vector-width", width);
       function.addFnAttr("min-legal-vector-width", width);
     }

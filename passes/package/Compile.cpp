@@ -187,14 +187,14 @@ private:
 
   /// The place in `lowered` of what is for a processor. Where nothing is
   /// multiplied it is the same for all.
-  int64_t getProductRows(const Target &target) const {
-    return hasProducts ? target.productRows : getDefaultTarget()->productRows;
+  bool isForAVX512(const Target &target) const {
+    return hasProducts && target.avx512;
   }
 
   ModuleOp module;
   bool hasProducts = false;
-  /// What the lower stage made for processors, by Target::productRows.
-  std::map<int64_t, OwningOpRef<ModuleOp>> lowered;
+  /// What the lower stage made for processors, by `isForAVX512`.
+  std::map<bool, OwningOpRef<ModuleOp>> lowered;
   /// What it made for devices.
   OwningOpRef<ModuleOp> deviceModule;
   const CompileOptions &options;
@@ -250,7 +250,7 @@ llvm::Expected<std::string> Compilation::makeCode(const Target &target) {
       return ptx;
     return assemblePTX(*ptx, target, options.assembler);
   }
-  auto objects = generateObjects(*lowered.at(getProductRows(target)), target);
+  auto objects = generateObjects(*lowered.at(isForAVX512(target)), target);
   if (!objects)
     return objects.takeError();
   auto shared = linkSharedObject(*objects);
@@ -284,22 +284,22 @@ LogicalResult Compilation::package(StringRef source,
 }
 
 /// The kernels of processors and those of devices are lowered from the same
-/// programs, each on their own; those of processors for each number of rows
-/// that a product's registers hold.
+/// programs, each on their own; those of processors with AVX-512 and without
+/// where there are products.
 LogicalResult Compilation::lower() {
   module.walk([&](ProductOp) { hasProducts = true; });
   for (const Target *target : options.targets) {
     OwningOpRef<ModuleOp> &own =
-        target->isDevice() ? deviceModule : lowered[getProductRows(*target)];
+        target->isDevice() ? deviceModule : lowered[isForAVX512(*target)];
     if (!own)
       own = cast<ModuleOp>(module->clone());
   }
   std::string name = "lower";
-  for (auto &[rows, own] : lowered) {
+  for (auto &[avx512, own] : lowered) {
     LowerOptions lower;
-    lower.productRows = rows;
-    if (rows != lowered.begin()->first)
-      name = ("lower-" + Twine(rows)).str();
+    lower.avx512 = avx512;
+    if (avx512 && lowered.size() > 1)
+      name = "lower-avx512";
     if (failed(runStage(Stage::Lower, name, *own, [&](OpPassManager &pm) {
           buildLowerPipeline(pm, lower);
         })))
@@ -310,7 +310,7 @@ LogicalResult Compilation::lower() {
     return failure();
   if (options.stopAfter != Stage::Lower)
     return success();
-  for (auto &[rows, own] : lowered)
+  for (auto &[avx512, own] : lowered)
     result.ir += print(*own);
   if (deviceModule)
     result.ir += print(*deviceModule);

@@ -31,10 +31,9 @@ struct Target {
   /// Of processors: the bits of the vectors that code is made of. Of AVX-512 it
   /// may use the registers and masks, but not the width.
   int64_t vectorWidth = 256;
-  /// The same of products, which compute where others wait for memory; and how
-  /// many rows of a product's result their registers hold.
-  int64_t productWidth = 256;
-  int64_t productRows = 6;
+  /// Whether products are made for AVX-512 of 512 bits; they compute where
+  /// others wait for memory.
+  bool avx512 = false;
 
   bool isDevice() const { return kind != CodeKind::SharedObject; }
   /// The name of the member of the package.

@@ -30,10 +30,11 @@ void ProgramBuilder::buildProduct(const SmallStep &step) {
     auto [lhs, lhsTransposed] = findMatrix(product.getLhs());
     auto [rhs, rhsTransposed] = findMatrix(product.getRhs());
     bool isWide = product.getAccumulate() && !compute.isF64();
+    bool isRounded = product.getFactors().has_value();
     values.map(result, ProductOp::create(builder, loc, type, getBuffer(lhs),
                                          getBuffer(rhs), unless, lhsTransposed,
                                          rhsTransposed, isSymmetric(result),
-                                         isWide, period)
+                                         isWide, isRounded, period)
                            .getResult());
     return;
   }

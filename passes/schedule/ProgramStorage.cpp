@@ -265,6 +265,9 @@ void ProgramStorage::addProductMemory(ProductOp product) {
   Type chain = product.getType().getElement();
   if (product.getWide())
     chain = Float64Type::get(program.getContext());
+  // Two factors of bf16 are as long as an f32.
+  if (product.getRounded())
+    chain = Float32Type::get(program.getContext());
   int64_t panelColumns = STEPC_PANEL_BYTES / getBytes(chain);
   SmallVector<std::string> packed = getSize(depth), panels = packed;
   for (const std::string &columns : getSize(product.getType().getDims().back()))

@@ -52,6 +52,7 @@ bool hasFeature(const std::string &name) {
   STEPC_FEATURE("avx512cd")
   STEPC_FEATURE("avx512dq")
   STEPC_FEATURE("avx512vl")
+  STEPC_FEATURE("avx512bf16")
 #undef STEPC_FEATURE
   return name == "wide512" && hasWideUnits();
 }

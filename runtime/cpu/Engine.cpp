@@ -8,6 +8,7 @@
 #include "cpu/Engine.h"
 
 #include "core/Fill.h"
+#include "cpu/CpuFeatures.h"
 #include "cpu/HugePages.h"
 
 #include "numerics/Order.h"
@@ -15,6 +16,7 @@
 #include "numerics/SymmetricEigen.h"
 
 #include <algorithm>
+#include <immintrin.h>
 #include <new>
 
 using namespace stepc;
@@ -24,9 +26,20 @@ static_assert(kEigenWork == STEPC_EIGEN_WORK &&
                   kOrthonormalWork == STEPC_ORTHONORMAL_WORK,
               "what kernels give them to work in");
 
+/// As StepcRoutines says; FloatMode has the mode as it was before the step.
+static void flushDenormals(int64_t on) {
+  constexpr unsigned kFlush = 0x8040; // of results and of operands
+  unsigned mode = _mm_getcsr();
+  _mm_setcsr(on ? mode | kFlush : mode & ~kFlush);
+}
+
 /// What kernels may call.
-static const StepcRoutines kRoutines = {findEigenvectors, makeOrthonormal,
-                                        findOrder};
+static const StepcRoutines &getRoutines() {
+  static const StepcRoutines routines = {
+      findEigenvectors, makeOrthonormal, findOrder, flushDenormals,
+      getMissingCpuFeatures({"avx512bf16"}).empty() ? 1 : 0};
+  return routines;
+}
 
 cpu::Engine::Engine(Model &model, std::shared_ptr<const Code> ownCode)
     : stepc::Engine(model), code(std::move(ownCode)),
@@ -120,7 +133,7 @@ void cpu::Engine::listPart(int64_t segment, size_t rowClass,
   const RowClass &rows = model.classes[rowClass];
   WorkPart part = {};
   static_cast<RowList &>(part) = rows.getList();
-  part.call.routines = &kRoutines;
+  part.call.routines = &getRoutines();
   part.entries =
       code->getVariant(variant).entries[rowClass % 2].data() + own.beginEntry;
   part.numEntries = own.endEntry - own.beginEntry;

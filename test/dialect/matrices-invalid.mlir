@@ -282,6 +282,26 @@ step.optimizer @narrow {
 
 // -----
 
+step.optimizer @narrow_factors {
+  step.rule @any(%p: param[n, n], %g: grad[n, n]) {
+    // expected-error @+1 {{'step.matmul' op has factors of 'f16', which is not bf16}}
+    %x = step.matmul %p, %g {factors = f16} : [n, n]
+    step.return %p : [n, n]
+  }
+}
+
+// -----
+
+step.optimizer @wide_factors {
+  step.rule @any(%p: param[n, n], %g: grad[n, n]) {
+    // expected-error @+1 {{'step.matmul' op accumulates factors of bf16 in 'f64', and not in f32}}
+    %x = step.matmul %p, %g {accumulate = f64, factors = bf16} : [n, n]
+    step.return %p : [n, n]
+  }
+}
+
+// -----
+
 step.optimizer @oblong {
   step.rule @any(%p: param[n, m], %g: grad[n, m], %l: state "l"[n, n]) {
     // expected-error @+1 {{'step.matmul' op makes '!step.tensor<n, m>', which cannot be symmetric: it has as many rows as 'n', and columns as 'm'}}

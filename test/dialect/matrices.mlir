@@ -112,6 +112,8 @@ step.optimizer @decomposed {
     // CHECK-NEXT: step.matmul %{{.*}}, %{{.*}} {symmetric} : [m, m]{{$}}
     // GENERIC: "step.matmul"({{.*}}) <{{{.*}}symmetric}> : (!step.tensor<m, m>, !step.tensor<m, m>) -> !step.tensor<m, m>
     %cube = step.matmul %gram, %gram {symmetric} : [m, m]
+    // CHECK-NEXT: step.matmul %{{.*}}, %{{.*}} {factors = bf16, symmetric} : [m, m]{{$}}
+    %rounded = step.matmul %cube, %gram {factors = bf16, symmetric} : [m, m]
     // CHECK-NEXT: step.eigh %{{.*}} : [m, m]{{$}}
     // GENERIC: "step.eigh"({{.*}}) : (!step.tensor<m, m>) -> !step.tensor<m, m>
     %q = step.eigh %gram : [m, m]

@@ -703,6 +703,18 @@ step.optimizer @opt {
 // -----
 
 step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %s: state "s"[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.product' op is wide and rounded}}
+    %x = step.product %s, %p wide rounded : <[n, n], f32>, <[n, m], f32> -> <[n, m], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
   step.program @any_0(%p: param[n, m] as bf16, %s: state "s"[n, n] as f32, %t: count) variant <"any", {}, f32> {
     step.cohort_scalars @scalars {
       step.yield

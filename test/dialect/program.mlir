@@ -97,6 +97,8 @@ step.optimizer @matrices {
     %square = step.product %left, %turned : <[n, n], f32>, <[n, n], f32> -> <[n, n], f32>
     // CHECK-NEXT: step.product %[[RIGHT]], %[[RIGHT]] symmetric : <[m, m], f32>, <[m, m], f32> -> <[m, m], f32>
     %other = step.product %right, %right symmetric : <[m, m], f32>, <[m, m], f32> -> <[m, m], f32>
+    // CHECK-NEXT: step.product %[[RIGHT]], %[[RIGHT]] rounded : <[m, m], f32>, <[m, m], f32> -> <[m, m], f32>
+    %rounded = step.product %right, %right rounded : <[m, m], f32>, <[m, m], f32> -> <[m, m], f32>
     // CHECK-NEXT: %[[GT:.*]] = step.transposed %grad : <[n, m], f32> -> <[m, n], f32>
     %gt = step.transposed %g : <[n, m], f32> -> <[m, n], f32>
     // CHECK-NEXT: step.transposed %param {note = "kept"} : <[n, m], bf16> -> <[m, n], f32>

@@ -110,6 +110,21 @@ DEFINITIONS = {
     %p1 = step.sub %p, %d : [...b, n, m]
     step.return %p1, %l1, %r1 : [...b, n, m], [...b, n, n], [...b, m, m]
   }""",
+    # Factors of bf16, in pairs: of whatever is stored, read either way, and halves.
+    "factors": """
+  step.rule @any(%p: param[...b, n, m], %g: grad[...b, n, m], %l: state "l"[...b, n, n],
+                 %r: state "r"[...b, m, m]) {
+    %gt = step.transpose %g : [...b, n, m]
+    %gg = step.matmul %g, %gt {factors = bf16} : [...b, n, m], [...b, m, n]
+    %gp = step.matmul %gt, %p {factors = bf16} : [...b, m, n], [...b, n, m]
+    %l1 = step.matmul %l, %gg {factors = bf16, symmetric} : [...b, n, n]
+    %l2 = step.add %l1, %gg : [...b, n, n]
+    %r1 = step.sub %r, %gp : [...b, m, m]
+    %u = step.matmul %l2, %g {factors = bf16} : [...b, n, n], [...b, n, m]
+    %d = step.mul %u, %lr : [...b, n, m], f64
+    %p1 = step.sub %p, %d : [...b, n, m]
+    step.return %p1, %l2, %r1 : [...b, n, m], [...b, n, n], [...b, m, m]
+  }""",
     # The param times itself, and products that are stored as they are.
     "squares": """
   step.rule @any(%p: param[n, n], %g: grad[n, n], %s: state "s"[n, n], %t: state "t"[n, n]) {
@@ -165,9 +180,10 @@ def test_tiles(what, target, tmp_path):
     ("what", "shapes"),
     [
         ("grams", [(5, 513), (513, 3)]),
+        ("factors", [(5, 513), (513, 3), (3, 511), (2, 1026)]),
         ("turned states", [(7, 1025), (6, 512), (13, 511), (5, 513)]),
     ],
-    ids=["grams", "turned-states"],
+    ids=["grams", "factors", "turned-states"],
 )
 def test_leaves(what, shapes, target, tmp_path):
     rng, definition = np.random.default_rng(2), define(tmp_path, DEFINITIONS[what])
@@ -245,6 +261,32 @@ def test_numbers_that_are_none(target, tmp_path):
     assert_exact(tmp_path, [Case(definition, [Group()], tensors, steps=2)], target)
 
 
+def pairs_near_the_least(rng, shape):
+    """Products around 2^-126, and numbers that are denormal in bf16."""
+    signs = rng.choice([-1.0, 1.0], shape)
+    numbers = signs * (1 + rng.integers(0, 128, shape) / 128) * 2.0 ** rng.integers(-70, -55, shape)
+    numbers[rng.random(shape) < 0.1] = 2.0**-130
+    return numbers.astype("f4")
+
+
+def test_factors_that_are_none(target, tmp_path):
+    """As above, of factors of bf16, where sums below 2^-126 are zeros."""
+    rng, definition = np.random.default_rng(17), define(tmp_path, DEFINITIONS["factors"])
+    tensors = []
+    for special in (np.inf, np.nan, -0.0, 1e-42, 3.4e38):
+        for shape in [(7, 13), (6, 16), (1, 1)]:
+            one = tensor(rng, shape, TYPES[0])
+            for name in ("grad:0", "param"):
+                one.arrays[name][-1, -1] = special
+            tensors.append(one)
+    for shape in [(7, 13), (12, 16), (17, 5), (5, 513)]:
+        one = tensor(rng, shape, TYPES[0])
+        for name in ("grad:0", "grad:1", "param"):
+            one.arrays[name] = pairs_near_the_least(rng, shape)
+        tensors.append(one)
+    assert_exact(tmp_path, [Case(definition, [Group()], tensors, steps=2)], target)
+
+
 def test_rounds_and_skipped_steps(target, tmp_path):
     rng, definition = np.random.default_rng(8), define(tmp_path, ROUNDS)
     shapes = [(7, 13), (17, 6), (12, 16), (96, 5)]
@@ -279,6 +321,37 @@ def test_the_interpreter_multiplies(tmp_path):
     np.testing.assert_allclose(result["t0/l"], left, rtol=1e-13, atol=1e-15)
     np.testing.assert_allclose(result["t0/r"], right, rtol=1e-13, atol=1e-15)
     np.testing.assert_allclose(result["t0/param"], p - (left @ g @ right) / 8, rtol=1e-12)
+
+
+def round_to_bf16(numbers):
+    """To nearest, ties to even; zeros for what is denormal."""
+    bits = np.asarray(numbers, "f4").view("u4").astype("u8")
+    bits += 0x7FFF + (bits >> 16 & 1)
+    rounded = (bits & 0xFFFF0000).astype("u4").view("f4")
+    return np.where(np.abs(rounded) < 2.0**-126, np.copysign(0, rounded), rounded)
+
+
+def add_pairs(row, column):
+    """One element by the order of docs/language.md, where no sum is near the least number: a
+    product of two bf16 and a sum of f32 that are of like size have fewer than 53 bits."""
+    total = 0.0
+    for begin in range(0, len(row), 512):
+        leaf = np.float32(0)
+        for k in range(begin, min(begin + 512, len(row)), 2):
+            for index in (k + 1, k):
+                if index < len(row):
+                    leaf = np.float32(float(row[index]) * float(column[index]) + float(leaf))
+        total += float(leaf)
+    return np.float32(total)
+
+
+def test_the_interpreter_multiplies_factors_of_bf16(tmp_path):
+    rng, definition = np.random.default_rng(18), define(tmp_path, DEFINITIONS["factors"])
+    one = tensor(rng, (3, 1027), ("f32",) * 3, steps=1)
+    [result] = interpret([Case(definition, [Group()], [one])])
+    g = round_to_bf16(one.arrays["grad"])
+    expected = [[add_pairs(x, y) for y in g] for x in g]
+    np.testing.assert_array_equal(result["t0/l"], np.array(expected))
 
 
 READ_LATE = {

@@ -90,7 +90,7 @@ class Matrices:
         fitting = [n for n in names if self.program.types[n].dims[:-1] == (*batch, along)]
         other = self.pick(fitting) if fitting and self.coin(0.6) else self.transposed(one)
         columns = self.program.types[other].dims[-1]
-        said = ["accumulate = f64"] * self.coin(0.3)
+        said = [self.pick(["accumulate = f64", "factors = bf16"])] * self.coin(0.4)
         said += ["symmetric"] * (rows == columns and self.coin(0.3))
         after = f" {{{', '.join(said)}}}" if said else ""
         return self.emit("matmul", [one, other], tensor((*batch, rows, columns)), after=after)

@@ -292,6 +292,31 @@ step.return %u, %aa : [n, m], [n, n]"""
 ROLES = '%p: param[n, m], %g: grad[n, m], %l: state "l"[n, n]'
 
 
+@pytest.mark.parametrize("size", [1.0, 2.0**-63])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bounds_of_factors_of_bf16(tmp_path, dtype, size):
+    """They hold what the exact mode has, of numbers whose sums are flushed too; and little more
+    than what numbers of 8 bits may be."""
+    path = write_definition(
+        tmp_path,
+        "%q = step.matmul %g, %r {factors = bf16} : [n, m], [m, n]\n"
+        "step.return %p, %q, %r : [n, m], [n, n], [m, n]",
+        '%p: param[n, m], %g: grad[n, m], %l: state "l"[n, n], %r: state "r"[m, n]',
+    )
+    x = (normal((4, 700), seed=3) * size).astype(dtype)
+    y = (normal((700, 4), seed=4) * size).astype(dtype)
+    batch = Batch()
+    add_product(batch, path, x, y)
+    add_product(batch, path, x, y, mode="bound")
+    exact, bounds = batch.run()
+    low, high = bounds["l:low"], bounds["l:high"]
+    assert ((low <= exact["l"]) & (exact["l"] <= high)).all()
+    assert (high - low < 1e-3 * np.abs(x) @ np.abs(y) + 2.0**-116).all()
+    true = x.astype("f8") @ y.astype("f8")
+    assert (exact["l"] != true).all()
+    assert (np.abs(exact["l"] - true) < 2.0**-7 * np.abs(x) @ np.abs(y) + 2.0**-116).all()
+
+
 @pytest.mark.parametrize("mode", ["exact", "f64"])
 def test_lower_halves_for_the_whole(tmp_path, mode):
     path = write_definition(

@@ -1,13 +1,6 @@
 // RUN: stepc-opt --step-lower-scalar-phases --step-lower-phases-to-cpu --canonicalize --cse %s | FileCheck %s
 // RUN: stepc-opt --step-lower-scalar-phases --step-lower-phases-to-cpu %s | grep -c math.fma | FileCheck %s --check-prefix=SIX
-// RUN: stepc-opt --step-lower-scalar-phases --step-lower-phases-to-cpu=product-rows=12 %s | grep -c math.fma | FileCheck %s --check-prefix=TWELVE
-
-// RUN: not stepc-opt --step-lower-phases-to-cpu=product-rows=7 %s 2>&1 | FileCheck %s --check-prefix=SEVEN
-// RUN: not stepc-opt --step-lower-phases-to-cpu=product-rows=0 %s 2>&1 | FileCheck %s --check-prefix=NONE
-// RUN: not stepc-opt --step-lower-phases-to-cpu=product-rows=-6 %s 2>&1 | FileCheck %s --check-prefix=NEGATIVE
-// SEVEN: error: product-rows is 7, which does not divide 96
-// NONE: error: product-rows is 0, which does not divide 96
-// NEGATIVE: error: product-rows is -6, which does not divide 96
+// RUN: stepc-opt --step-lower-scalar-phases --step-lower-phases-to-cpu=avx512 %s | grep -c math.fma | FileCheck %s --check-prefix=TWELVE
 
 // A finish calls one function for all products of the same types, and another for those
 // of which half is computed: a matrix is its address and two strides, one of which is 1,

@@ -255,13 +255,28 @@ step.optimizer @gram {
   }
 }
 """
+# Factors of bf16, in pairs, and sums that are flushed where the scale is small.
+GRAM_OF_BF16 = """
+step.optimizer @gram {
+  %scale = step.hyper "scale" = 1.0
+  step.rule @any(%p: param[...b, n, m], %g: grad[...b, n, m], %l: state "l"[...b, n, n]) {
+    %x = step.mul %g, %scale : [...b, n, m], f64
+    %xt = step.transpose %x : [...b, n, m]
+    %gg = step.matmul %x, %xt {factors = bf16} : [...b, n, m], [...b, m, n]
+    %gl = step.matmul %gg, %l {factors = bf16, symmetric} : [...b, n, n], [...b, n, n]
+    %l1 = step.add %gl, %gg : [...b, n, n]
+    %u = step.matmul %l1, %x {factors = bf16} : [...b, n, n], [...b, n, m]
+    step.return %u, %l1 : [...b, n, m], [...b, n, n]
+  }
+}
+"""
 # One, two and three leaves; matrices side by side; more elements than threads.
 LEAVES = [((2, 600), 0), ((2, 3, 3, 7), 1), ((1, 1030), 0), ((0, 3), 0), ((18, 5), 1)]
 
 
-def make_gram(folder, storage):
+def make_gram(folder, storage, text=GRAM):
     path = folder / "gram.mlir"
-    path.write_text(GRAM)
+    path.write_text(text)
     return Package(path, storage, folder)
 
 
@@ -276,6 +291,14 @@ def test_leaves_of_products(storage, tmp_path):
     for strided in (False, True):
         shapes = [shape for shape in LEAVES if not strided or 0 not in shape[0]]
         _, changed = compare(package, shapes, strided)
+        assert changed
+
+
+@pytest.mark.parametrize("storage", ["bf16 and f32", "f64"])
+def test_products_of_bf16(storage, tmp_path):
+    package = make_gram(tmp_path, storage, GRAM_OF_BF16)
+    for scale in (1.0, 2.0**-60):
+        _, changed = compare(package, LEAVES, strided=False, scale=scale)
         assert changed
 
 

@@ -10,6 +10,7 @@ import math
 import numpy as np
 from packages import GO_ON
 from ptx import Kernel, Memory
+from routines import ROUTINES
 
 TYPES = {"f32": np.float32, "bf16": np.uint16, "f16": np.float16, "f64": np.float64,
          "i16": np.uint16}  # fmt: skip
@@ -257,7 +258,9 @@ class Step:
             slot = entry["unless_slot"]
             keep = [tensors.slots[row][slot] == 0 for row, _, _ in chunks]
             chunks = np.ascontiguousarray(chunks[keep])
-        call = words(table.ctypes.data, table.shape[1], chunks.ctypes.data, workspace)
+        call = words(
+            table.ctypes.data, table.shape[1], chunks.ctypes.data, workspace, ROUTINES.ctypes.data
+        )
         function = getattr(self.package.object, name)
         address = ctypes.c_void_p(call.ctypes.data)
         if is_kernel:

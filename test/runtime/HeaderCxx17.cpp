@@ -20,7 +20,7 @@
 // What compiled kernels and older callers rely on.
 static_assert(sizeof(StepcChunk) == 24, "layout of the kernel ABI");
 static_assert(sizeof(StepcCall) == 40, "layout of the kernel ABI");
-static_assert(sizeof(StepcRoutines) == 24, "layout of the kernel ABI");
+static_assert(sizeof(StepcRoutines) == 40, "layout of the kernel ABI");
 static_assert(sizeof(StepcPlanConfig) == 56, "layout of the C ABI");
 static_assert(sizeof(StepcBinding) == 120, "layout of the C ABI");
 static_assert(sizeof(StepcCommunicator) == 80, "layout of the C ABI");
@@ -30,4 +30,4 @@ static_assert(sizeof(StepcPlanInfo) == 136, "layout of the C ABI");
 static_assert(sizeof(StepcCudaConfig) == 32, "layout of the C ABI");
 static_assert(sizeof(StepcNcclUniqueId) == 128, "layout of NCCL's");
 static_assert(sizeof(StepcLastStep) == 24, "layout of the C ABI");
-static_assert(STEPC_KERNEL_ABI_VERSION == 10, "raise with any change");
+static_assert(STEPC_KERNEL_ABI_VERSION == 11, "raise with any change");

@@ -48,10 +48,10 @@ TEST(Manifest, versions) {
          "package '<memory>' has format 7, this runtime reads format 5",
          {{"format", 7}, {"variants", "elsewhere"}});
   manifest["format"] = 5;
-  manifest["kernel_abi"] = 11;
+  manifest["kernel_abi"] = 12;
   refuse(
       STEPC_VERSION_MISMATCH,
-      "package '<memory>' has kernel_abi 11, this runtime reads kernel_abi 10",
+      "package '<memory>' has kernel_abi 12, this runtime reads kernel_abi 11",
       manifest);
 }
 

@@ -209,7 +209,7 @@ struct LowerPhasesToCPU : step::impl::LowerPhasesToCPUBase<LowerPhasesToCPU> {
     const ScheduleEntry &entry = entries.front();
     if (!entry.kernel)
       emitFinish(builder, storage, entry.name, entry.finish, entry.isTrailing,
-                 productRows);
+                 avx512);
     else if (storage.getProgram().getElementwise())
       KernelEmitter(builder, entry.kernel, storage, prefetchLines).emit();
     else if (entry.isTrailing)
@@ -220,18 +220,8 @@ struct LowerPhasesToCPU : step::impl::LowerPhasesToCPUBase<LowerPhasesToCPU> {
                       prefetchLines);
   }
 
-  /// What is packed of a product's left operand is whole tiles.
-  LogicalResult checkProductRows() {
-    int64_t rows = productRows;
-    if (rows > 0 && STEPC_PACKED_ROWS % rows == 0)
-      return success();
-    return emitError(getOperation().getLoc())
-           << "product-rows is " << rows << ", which does not divide "
-           << STEPC_PACKED_ROWS;
-  }
-
   void runOnOperation() override {
-    if (failed(checkProductRows()) || failed(checkOptimizers(getOperation())))
+    if (failed(checkOptimizers(getOperation())))
       return signalPassFailure();
     OpBuilder builder(&getContext());
     builder.setInsertionPointToEnd(getOperation().getBody());

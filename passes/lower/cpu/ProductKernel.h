@@ -15,7 +15,7 @@ namespace mlir::step {
 ///
 /// The right operand is packed into panels, row behind row, of as many columns
 /// as `STEPC_PANEL_BYTES` hold; the left one, `STEPC_PACKED_ROWS` rows at a
-/// time, into tiles of `tileRows` rows, column behind column. What is missing
+/// time, into tiles of 6 rows, or with `avx512` 12, column behind column. What is missing
 /// at the ends is 0:
 ///
 ///   panel 0          panel 1             tile 0            tile 1
@@ -24,9 +24,9 @@ namespace mlir::step {
 ///
 /// A tile by a panel is a register tile: for each k a vector of the panel and
 /// each of the tile's numbers, one fma a row. So each element of the result is
-/// one chain over k, cut into leaves, whatever the extents are.
-void emitPackedProduct(const Words &w, const Product &product,
-                       int64_t tileRows);
+/// one chain over k, cut into leaves, whatever the extents are. Factors of bf16
+/// are packed in pairs (Packing.h) and multiplied in PairLeaf.h.
+void emitPackedProduct(const Words &w, const Product &product, bool avx512);
 
 } // namespace mlir::step
 

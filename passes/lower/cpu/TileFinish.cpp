@@ -76,7 +76,7 @@ mlir::step::getVectorRuns(OpBuilder &builder, const ProgramStorage &storage,
 
 void mlir::step::emitFinish(OpBuilder &builder, const ProgramStorage &storage,
                             StringRef name, ArrayRef<Operation *> entries,
-                            bool isOfRowBlocks, int64_t productRows) {
+                            bool isOfRowBlocks, bool avx512) {
   Location loc = storage.getProgram()->getLoc();
   // Their functions first: one does not stand inside the other.
   auto runs = getVectorRuns(builder, storage, entries);
@@ -90,7 +90,7 @@ void mlir::step::emitFinish(OpBuilder &builder, const ProgramStorage &storage,
   TileRow row(w, storage, CallWords::load(w, block->getArgument(0)),
               block->getArgument(1));
   auto emitAll = [&] {
-    WorkerPolicy policy(w, productRows);
+    WorkerPolicy policy(w, avx512);
     FinishEmitter(w, row, policy).emit(entries, runs);
   };
   if (isOfRowBlocks)

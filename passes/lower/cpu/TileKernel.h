@@ -27,10 +27,10 @@ void emitTileKernels(OpBuilder &builder, const ProgramStorage &storage,
 /// Makes the StepcFinish function `name` of the entries between two traversals:
 /// step.combine, phases of vectors and step.tensor_scalars. `isOfRowBlocks`: a
 /// phase behind it trails, so that nothing is done for tensors that go by
-/// blocks of rows.
+/// blocks of rows. `avx512`: products are for it.
 void emitFinish(OpBuilder &builder, const ProgramStorage &storage,
                 StringRef name, ArrayRef<Operation *> entries,
-                bool isOfRowBlocks, int64_t productRows);
+                bool isOfRowBlocks, bool avx512);
 
 } // namespace mlir::step
 

@@ -14,11 +14,9 @@ namespace mlir::step {
 
 class WorkerPolicy : public FinishPolicy {
 public:
-  /// `productRows`: of a product's result, that are computed in registers;
-  /// null where the finish has no products.
-  explicit WorkerPolicy(const Words &w,
-                        std::optional<int64_t> productRows = std::nullopt)
-      : FinishPolicy(w), productRows(productRows) {}
+  /// `avx512`: products are for it.
+  explicit WorkerPolicy(const Words &w, bool avx512 = false)
+      : FinishPolicy(w), avx512(avx512) {}
 
   void forEach(const Places &places,
                function_ref<void(Value, Value)> emitBody) const override;
@@ -28,9 +26,8 @@ public:
                     Value width) const override;
   void foldSequence(Combiner combiner, const Entries &entries) const override;
   void multiply(const Product &product) const override {
-    assert(productRows && "products need to know how many rows");
     callProduct(w, product, [&](const Words &inner, const Product &own) {
-      emitPackedProduct(inner, own, *productRows);
+      emitPackedProduct(inner, own, avx512);
     });
   }
   void call(const RoutineCall &routine) const override {
@@ -40,7 +37,7 @@ public:
                   func::FuncOp run) const override;
 
 private:
-  std::optional<int64_t> productRows;
+  bool avx512;
 };
 
 /// The run functions of the traversals of vectors among the entries.

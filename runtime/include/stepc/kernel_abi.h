@@ -72,7 +72,7 @@
 
 #include <stdint.h>
 
-#define STEPC_KERNEL_ABI_VERSION 10
+#define STEPC_KERNEL_ABI_VERSION 11
 
 /* Indices of the fixed words of a row. */
 #define STEPC_ROW_SCALARS 0
@@ -157,6 +157,11 @@ typedef struct StepcRoutines {
                       double *basis, double *work);
   /* Which key stands in each place, in the order of step.sort. */
   void (*order)(const double *keys, int64_t n, int64_t *places);
+  /* Whether the calling thread takes f32 that is denormal for 0, as operand and
+   * as result: 1 or 0. */
+  void (*flush)(int64_t on);
+  /* 1 where the processor has dot products of bf16 (AVX512_BF16), else 0. */
+  int64_t hasDots;
 } StepcRoutines;
 
 /* What one call of a kernel works on. Read only for the kernel. */

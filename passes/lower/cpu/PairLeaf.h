@@ -1,0 +1,40 @@
+//===- PairLeaf.h - leaves of products of bf16 ------------------*- C++ -*- ===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_LOWER_CPU_PAIRLEAF_H
+#define STEPC_PASSES_LOWER_CPU_PAIRLEAF_H
+
+#include "passes/lower/Products.h"
+
+namespace mlir::step {
+
+/// What comes to the chains of a leaf: those before and an index along the
+/// depth give those after it.
+using ChainStep =
+    llvm::function_ref<SmallVector<Value>(Value k, ValueRange before)>;
+
+/// A leaf of a register tile, of the packed operands' steps from `begin` to
+/// `end`. All values are words.
+struct LeafWork {
+  Value packed, panel; // addresses
+  Value begin, end;
+  Value sums; // the address of the tile in f64, to which the leaf is added
+};
+
+/// Emits the chains of a leaf, and what becomes of them.
+using LeafBody =
+    llvm::function_ref<void(const Words &w, const LeafWork &, ChainStep)>;
+
+/// Emits a leaf of a product of bf16, in tiles of `numRows` rows: by dot
+/// products where the processor has them (`canHaveDots`: where it may), else by
+/// two fused multiply-adds a pair in a mode without denormals. Functions that
+/// all tiles of the module call; `emitBody` fills each once.
+void emitPairLeaf(const Words &w, const LeafWork &work, Value routines,
+                  int64_t numRows, bool canHaveDots, LeafBody emitBody);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_LOWER_CPU_PAIRLEAF_H
