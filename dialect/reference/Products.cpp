@@ -73,8 +73,7 @@ static double toFactor(double x) {
 /// One more product of factors, which is exact in f64. The sum is 0 where it is
 /// below 2^-126 once it has 24 bits: 2^-126 - 2^-151 is a tie, and goes up.
 static float addFactors(double x, double y, float sum) {
-  float made =
-      std::fma(static_cast<float>(x), static_cast<float>(y), sum);
+  float made = std::fma(static_cast<float>(x), static_cast<float>(y), sum);
   // Where that is near, the factors' 16 bits and the sum's fit in 53.
   double whole = x * y + static_cast<double>(sum);
   return std::fabs(whole) < 0x1p-126 - 0x1p-151 ? std::copysign(0.0F, made)
@@ -159,7 +158,7 @@ static Interval boundOne(ArrayRef<Interval> row, const Interval *column,
   if (!(size < largest))
     return Interval::everything();
   double unit = isDouble ? 0x1p-52 : 0x1p-23;
-  double least = isDouble                 ? 0x1p-1074
+  double least = isDouble                ? 0x1p-1074
                  : chain == Chain::Pairs ? 0x1p-126
                                          : 0x1p-149;
   double count = static_cast<double>(row.size()) + 2.0;

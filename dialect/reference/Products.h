@@ -141,9 +141,8 @@ std::vector<ElementT> computeMatrices(Operation *op, const Shapes &shapes,
   if (isa<SortOp>(op))
     return sortColumns(extents, ArrayRef(operands[0]), ArrayRef(operands[1]));
   auto product = cast<MatmulOp>(op);
-  std::vector<ElementT> made =
-      multiply(extents, operands[0], operands[1], compute,
-               getChain(product, compute));
+  std::vector<ElementT> made = multiply(extents, operands[0], operands[1],
+                                        compute, getChain(product, compute));
   if (product.getSymmetric())
     mirror<ElementT>(extents, made);
   return made;

@@ -12,9 +12,10 @@
 //   columns)) (J. Liu et al., "Muon is Scalable for LLM Training", 2025, section 2.2)
 //
 // Of more than two dims the last two are a matrix and the others a batch, each matrix with a
-// norm of its own; torch takes matrices alone. X is computed in f32, or f64 where the parameter is f64; torch computes it in
-// bfloat16, whose roundings are those of whatever product it has. torch's ns_steps is
-// 5 here, so a step is compiled once.
+// norm of its own; torch takes matrices alone. X is computed in f32, or f64 where the
+// parameter is f64, and with bf16_factors what is multiplied is rounded to bf16; torch rounds X,
+// A and A A too, and adds in whatever order its product has. torch's ns_steps is 5 here, so a
+// step is compiled once.
 
 step.optimizer @muon {
   %lr = step.hyper "lr" = 1.0e-3
@@ -26,17 +27,24 @@ step.optimizer @muon {
   %c = step.hyper "ns_coefficient_c" = 2.0315
   %nesterov = step.option "nesterov" = true
   %match_rms_adamw = step.option "match_rms_adamw" = false
+  %bf16_factors = step.option "bf16_factors" = false
   %one = step.constant 1.0
 
   // a * X + (b * A + c * A A) X, of a matrix that has no more rows than columns.
   step.define @newton_schulz(%x: [...b, n, m]) {
     %xt = step.transpose %x : [...b, n, m]
-    %gram = step.matmul %x, %xt : [...b, n, m], [...b, m, n]
-    %square = step.matmul %gram, %gram : [...b, n, n]
+    %gram_f32 = step.matmul %x, %xt : [...b, n, m], [...b, m, n]
+    %gram_bf16 = step.matmul %x, %xt {factors = bf16} : [...b, n, m], [...b, m, n]
+    %gram = step.select %bf16_factors, %gram_bf16, %gram_f32 : [...b, n, n]
+    %square_f32 = step.matmul %gram, %gram : [...b, n, n]
+    %square_bf16 = step.matmul %gram, %gram {factors = bf16} : [...b, n, n]
+    %square = step.select %bf16_factors, %square_bf16, %square_f32 : [...b, n, n]
     %first = step.mul %gram, %b : [...b, n, n], f64
     %second = step.mul %square, %c : [...b, n, n], f64
     %polynomial = step.add %first, %second : [...b, n, n]
-    %change = step.matmul %polynomial, %x : [...b, n, n], [...b, n, m]
+    %change_f32 = step.matmul %polynomial, %x : [...b, n, n], [...b, n, m]
+    %change_bf16 = step.matmul %polynomial, %x {factors = bf16} : [...b, n, n], [...b, n, m]
+    %change = step.select %bf16_factors, %change_bf16, %change_f32 : [...b, n, m]
     %kept = step.mul %x, %a : [...b, n, m], f64
     %next = step.add %kept, %change : [...b, n, m]
     step.yield %next : [...b, n, m]
@@ -44,12 +52,18 @@ step.optimizer @muon {
   // The same of one that has more.
   step.define @newton_schulz_tall(%x: [...b, n, m]) {
     %xt = step.transpose %x : [...b, n, m]
-    %gram = step.matmul %xt, %x : [...b, m, n], [...b, n, m]
-    %square = step.matmul %gram, %gram : [...b, m, m]
+    %gram_f32 = step.matmul %xt, %x : [...b, m, n], [...b, n, m]
+    %gram_bf16 = step.matmul %xt, %x {factors = bf16} : [...b, m, n], [...b, n, m]
+    %gram = step.select %bf16_factors, %gram_bf16, %gram_f32 : [...b, m, m]
+    %square_f32 = step.matmul %gram, %gram : [...b, m, m]
+    %square_bf16 = step.matmul %gram, %gram {factors = bf16} : [...b, m, m]
+    %square = step.select %bf16_factors, %square_bf16, %square_f32 : [...b, m, m]
     %first = step.mul %gram, %b : [...b, m, m], f64
     %second = step.mul %square, %c : [...b, m, m], f64
     %polynomial = step.add %first, %second : [...b, m, m]
-    %change = step.matmul %x, %polynomial : [...b, n, m], [...b, m, m]
+    %change_f32 = step.matmul %x, %polynomial : [...b, n, m], [...b, m, m]
+    %change_bf16 = step.matmul %x, %polynomial {factors = bf16} : [...b, n, m], [...b, m, m]
+    %change = step.select %bf16_factors, %change_bf16, %change_f32 : [...b, n, m]
     %kept = step.mul %x, %a : [...b, n, m], f64
     %next = step.add %kept, %change : [...b, n, m]
     step.yield %next : [...b, n, m]

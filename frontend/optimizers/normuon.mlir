@@ -13,8 +13,8 @@
 //                  - lr * sqrt(max(1, rows / columns)) * Y * |X|_F / (|Y|_F + 1e-10)
 //
 // Of more than two dims the last two are a matrix and the others a batch, each matrix with
-// norms of its own. All is computed in f32, or f64 where the parameter is f64; the authors
-// compute X and Y in bfloat16.
+// norms of its own. All is computed in f32, or f64 where the parameter is f64, and with
+// bf16_factors what is multiplied is rounded to bf16; the authors compute X and Y in bfloat16.
 
 step.optimizer @normuon {
   %lr = step.hyper "lr" = 0.02
@@ -25,17 +25,24 @@ step.optimizer @normuon {
   %b = step.constant -4.775
   %c = step.constant 2.0315
   %nesterov = step.option "nesterov" = true
+  %bf16_factors = step.option "bf16_factors" = false
   %one = step.constant 1.0
 
   // a * X + (b * A + c * A A) X, of a matrix that has no more rows than columns.
   step.define @newton_schulz(%x: [...b, n, m]) {
     %xt = step.transpose %x : [...b, n, m]
-    %gram = step.matmul %x, %xt : [...b, n, m], [...b, m, n]
-    %square = step.matmul %gram, %gram : [...b, n, n]
+    %gram_f32 = step.matmul %x, %xt : [...b, n, m], [...b, m, n]
+    %gram_bf16 = step.matmul %x, %xt {factors = bf16} : [...b, n, m], [...b, m, n]
+    %gram = step.select %bf16_factors, %gram_bf16, %gram_f32 : [...b, n, n]
+    %square_f32 = step.matmul %gram, %gram : [...b, n, n]
+    %square_bf16 = step.matmul %gram, %gram {factors = bf16} : [...b, n, n]
+    %square = step.select %bf16_factors, %square_bf16, %square_f32 : [...b, n, n]
     %first = step.mul %gram, %b : [...b, n, n], f64
     %second = step.mul %square, %c : [...b, n, n], f64
     %polynomial = step.add %first, %second : [...b, n, n]
-    %change = step.matmul %polynomial, %x : [...b, n, n], [...b, n, m]
+    %change_f32 = step.matmul %polynomial, %x : [...b, n, n], [...b, n, m]
+    %change_bf16 = step.matmul %polynomial, %x {factors = bf16} : [...b, n, n], [...b, n, m]
+    %change = step.select %bf16_factors, %change_bf16, %change_f32 : [...b, n, m]
     %kept = step.mul %x, %a : [...b, n, m], f64
     %next = step.add %kept, %change : [...b, n, m]
     step.yield %next : [...b, n, m]
@@ -43,12 +50,18 @@ step.optimizer @normuon {
   // The same of one that has more.
   step.define @newton_schulz_tall(%x: [...b, n, m]) {
     %xt = step.transpose %x : [...b, n, m]
-    %gram = step.matmul %xt, %x : [...b, m, n], [...b, n, m]
-    %square = step.matmul %gram, %gram : [...b, m, m]
+    %gram_f32 = step.matmul %xt, %x : [...b, m, n], [...b, n, m]
+    %gram_bf16 = step.matmul %xt, %x {factors = bf16} : [...b, m, n], [...b, n, m]
+    %gram = step.select %bf16_factors, %gram_bf16, %gram_f32 : [...b, m, m]
+    %square_f32 = step.matmul %gram, %gram : [...b, m, m]
+    %square_bf16 = step.matmul %gram, %gram {factors = bf16} : [...b, m, m]
+    %square = step.select %bf16_factors, %square_bf16, %square_f32 : [...b, m, m]
     %first = step.mul %gram, %b : [...b, m, m], f64
     %second = step.mul %square, %c : [...b, m, m], f64
     %polynomial = step.add %first, %second : [...b, m, m]
-    %change = step.matmul %x, %polynomial : [...b, n, m], [...b, m, m]
+    %change_f32 = step.matmul %x, %polynomial : [...b, n, m], [...b, m, m]
+    %change_bf16 = step.matmul %x, %polynomial {factors = bf16} : [...b, n, m], [...b, m, m]
+    %change = step.select %bf16_factors, %change_bf16, %change_f32 : [...b, n, m]
     %kept = step.mul %x, %a : [...b, n, m], f64
     %next = step.add %kept, %change : [...b, n, m]
     step.yield %next : [...b, n, m]

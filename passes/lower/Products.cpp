@@ -21,11 +21,12 @@ using namespace mlir::step;
 
 Value mlir::step::loadElement(const Words &w, const Matrix &matrix,
                               Type compute, Value index) {
-  return convertElements(w, emitLoad(w, matrix.storage, 0, matrix.address, index),
-                       compute);
+  return convertElements(
+      w, emitLoad(w, matrix.storage, 0, matrix.address, index), compute);
 }
 
-Value mlir::step::convertElements(const Words &w, Value elements, Type compute) {
+Value mlir::step::convertElements(const Words &w, Value elements,
+                                  Type compute) {
   auto convert = [&](Type to) {
     Type type = elements.getType(), from = getElementTypeOrSelf(type);
     if (from == to)

@@ -23,8 +23,8 @@ struct Matrix {
 
 /// One product of [rows, depth] and [depth, columns], row-major into `result`,
 /// whose elements are of the type `stored`; they are added up in `compute`, or
-/// `inPairs` of factors in bf16 in f32. Where the result is symmetric only one half has to be computed. All values
-/// are words.
+/// `inPairs` of factors in bf16 in f32. Where the result is symmetric only one
+/// half has to be computed. All values are words.
 struct Product {
   Matrix lhs, rhs;
   Value result;

@@ -182,6 +182,9 @@ WorkSum mlir::step::getFlops(Operation *op) {
 StringRef mlir::step::getWorkName(Operation *op) {
   return TypeSwitch<Operation *, StringRef>(op)
       .Case([](ProductOp product) {
+        if (product.getRounded())
+          return product.getSymmetric() ? "symmetric product of bf16"
+                                        : "product of bf16";
         return product.getSymmetric() ? "symmetric product" : "product";
       })
       .Case([](EigenvectorsOp) { return "eigenvectors"; })

@@ -16,6 +16,7 @@ from .optimizers.checks import (
     check_matrices,
     check_not_negative,
 )
+from .optimizers.factors import Factors
 from .step.compiled import CompiledStep
 
 __all__ = ["Muon"]
@@ -38,7 +39,7 @@ def _as_groups(saved: dict, groups: list[dict]) -> dict:
     return {**saved, "param_groups": made}
 
 
-class Muon(CheckedGroups, CompiledStep, torch.optim.Optimizer):
+class Muon(CheckedGroups, Factors, CompiledStep, torch.optim.Optimizer):
     """Muon and AdamW in one optimizer, as in Moonshot's ``toy_train.Muon``; definition
     ``moonlight_muon.mlir``.
 
@@ -68,6 +69,7 @@ class Muon(CheckedGroups, CompiledStep, torch.optim.Optimizer):
     """
 
     _zoo_name = "moonlight_muon"
+    _options = {"use_muon": "use_muon", "nesterov": "nesterov"}
     _hypers = {
         "lr": "lr",
         "weight_decay": "wd",
@@ -129,7 +131,7 @@ class Muon(CheckedGroups, CompiledStep, torch.optim.Optimizer):
 
     def _read_options(self, group: dict) -> dict[str, bool]:
         _check_steps(group)
-        return {"use_muon": bool(group["use_muon"]), "nesterov": bool(group["nesterov"])}
+        return super()._read_options(group)
 
     def load_state_dict(self, state_dict: dict) -> None:
         """As torch's; also of Moonshot's one group, where the groups here have as many parameters

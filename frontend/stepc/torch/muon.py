@@ -21,6 +21,7 @@ from .optimizers.checks import (
     params_of,
     shapes_of,
 )
+from .optimizers.factors import Factors
 from .step.compiled import CompiledStep
 from .tensors.patterns import KEY as VIEW
 
@@ -83,7 +84,7 @@ def _largest_first(group: dict) -> None:
         group["params"] = [items[i] for i in order]
 
 
-class _Step(CheckedGroups, CompiledStep):
+class _Step(CheckedGroups, Factors, CompiledStep):
     """Mix-in before ``torch.optim.Optimizer``; definition ``jordan_muon.mlir``."""
 
     _zoo_name = "jordan_muon"
@@ -155,7 +156,8 @@ class SingleDeviceMuon(_OfMatrices, torch.optim.Optimizer):
     where that of rows and columns is another, kernels are refused unless their group has that
     view. ``state`` has ``momentum_buffer`` of the parameter's
     shape, and ``step``: float32, or float64 beside float64 parameters, as all that is computed;
-    the author's buffer has the parameter's dtype and the orthogonalization is in bfloat16.
+    the author's buffer has the parameter's dtype and the orthogonalization is in bfloat16:
+    ``factors=torch.bfloat16`` is nearer to that.
 
     A parameter without a gradient gets one of zeros, as the author's does: it decays, and moves
     on by its momentum. Not with ``fused_backward`` and ``zero=Zero(2)``, which take gradients

@@ -1,4 +1,5 @@
-//===- Packing.cpp - operands as products read them ----------------------- ===//
+//===- Packing.cpp - operands as products read them -----------------------
+//===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -41,6 +42,7 @@ private:
   Value loadNumber(Value first, Value k, int64_t lanes) const;
   Value getBits(Value number) const;
   Value loadStep(Value first, Value index, int64_t lanes) const;
+  Value packAlong(const Stretch &stretch) const;
   void packLine(const Stretch &stretch, Value isThere) const;
   void packLines(Value line, Value to) const;
   void packVectors(Value first, Value to) const;
@@ -67,8 +69,8 @@ Value Packer::getBits(Value number) const {
   auto of = [&](Type element) {
     return vector ? Type(vector.clone(element)) : element;
   };
-  Value rounded = arith::TruncFOp::create(w.b, w.loc, of(w.b.getBF16Type()),
-                                          number);
+  Value rounded =
+      arith::TruncFOp::create(w.b, w.loc, of(w.b.getBF16Type()), number);
   Value bits =
       arith::BitcastOp::create(w.b, w.loc, of(w.b.getI16Type()), rounded);
   return arith::ExtUIOp::create(w.b, w.loc, of(w.b.getI32Type()), bits);
@@ -94,28 +96,59 @@ Value Packer::loadStep(Value first, Value index, int64_t lanes) const {
   return arith::OrIOp::create(w.b, w.loc, low, shifted);
 }
 
+/// Whole pairs of a line whose numbers lie side by side: rounded by vectors,
+/// and copied from where those are stored. Gives where the rest begins.
+Value Packer::packAlong(const Stretch &stretch) const {
+  constexpr int64_t kPairs = kPairScratchBytes / sizeof(int32_t);
+  Value whole = w.toIndex(w.div(packing.depth, w.constantWord(2)));
+  Value end = arith::MinSIOp::create(w.b, w.loc, stretch.end, whole);
+  end = arith::MaxSIOp::create(w.b, w.loc, stretch.begin, end);
+  Value count = w.floorTo(w.sub(end, stretch.begin), kPairs);
+  Value rest = w.add(stretch.begin, count);
+  w.loop(stretch.begin, rest, kPairs, [&](Value k) {
+    Value first = w.mul(w.toWord(k), w.constantWord(2));
+    Value numbers = loadNumber(stretch.first, first, 2 * kPairs);
+    auto type = VectorType::get({2 * kPairs}, w.b.getBF16Type());
+    Value rounded = arith::TruncFOp::create(w.b, w.loc, type, numbers);
+    emitStore(w, w.b.getBF16Type(), 2 * kPairs, rounded, packing.scratch,
+              w.constant(0));
+    for (int64_t pair = 0; pair < kPairs; ++pair) {
+      Value index = w.add(k, w.constant(pair));
+      emitStore(w, step, 0,
+                emitLoad(w, step, 0, packing.scratch, w.constant(pair)),
+                stretch.to, w.mul(index, w.constant(width)));
+    }
+  });
+  return rest;
+}
+
 /// A stretch of a line, or zeros where the line is not `isThere`.
 void Packer::packLine(const Stretch &stretch, Value isThere) const {
-  auto emitLoop = [&](function_ref<Value(Value)> emitStep) {
-    w.loop(stretch.begin, stretch.end, 1, [&](Value k) {
+  auto emitLoop = [&](Value begin, function_ref<Value(Value)> emitStep) {
+    w.loop(begin, stretch.end, 1, [&](Value k) {
       emitStore(w, step, 0, emitStep(k), stretch.to,
-                arith::MulIOp::create(w.b, w.loc, k, w.constant(width)));
+                w.mul(k, w.constant(width)));
     });
   };
   Value zero = getZero(step);
-  w.branch(
-      isThere,
-      [&] {
-        emitLoop([&](Value k) { return loadStep(stretch.first, k, 0); });
-      },
-      [&] { emitLoop([&](Value) { return zero; }); });
+  auto pack = [&] {
+    Value begin = stretch.begin;
+    if (packing.inPairs)
+      begin = w.choose(
+          begin.getType(),
+          w.isEqual(packing.from.columnStride, w.constantWord(1)),
+          [&] { return packAlong(stretch); }, [&] { return stretch.begin; });
+    emitLoop(begin, [&](Value k) { return loadStep(stretch.first, k, 0); });
+  };
+  w.branch(isThere, pack,
+           [&] { emitLoop(stretch.begin, [&](Value) { return zero; }); });
 }
 
 /// A whole group whose lines lie side by side: vectors are copied.
 void Packer::packVectors(Value first, Value to) const {
   w.loop(w.constant(0), w.toIndex(packing.getSteps(w)), 1, [&](Value k) {
     emitStore(w, step, width, loadStep(first, k, width), to,
-              arith::MulIOp::create(w.b, w.loc, k, w.constant(width)));
+              w.mul(k, w.constant(width)));
   });
 }
 
@@ -138,8 +171,8 @@ void Packer::packLines(Value line, Value to) const {
 void Packer::emit() const {
   Value groups = w.ceilDiv(packing.count, width);
   Value size = w.constantWord(width);
-  Value groupBytes = w.mul(w.mul(packing.getSteps(w), size),
-                           w.constantWord(getBytes(step)));
+  Value groupBytes =
+      w.mul(w.mul(packing.getSteps(w), size), w.constantWord(getBytes(step)));
   w.loop(w.constant(0), w.toIndex(groups), 1, [&](Value index) {
     Value group = w.toWord(index);
     Value line = w.mul(group, size);

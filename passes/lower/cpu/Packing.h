@@ -1,4 +1,5 @@
-//===- Packing.h - operands as products read them ---------------*- C++ -*- ===//
+//===- Packing.h - operands as products read them ---------------*- C++ -*-
+//===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -10,6 +11,8 @@
 #include "passes/lower/Products.h"
 
 namespace mlir::step {
+
+inline constexpr int64_t kPairScratchBytes = 32;
 
 /// What is packed: `count` lines of `depth` numbers, in groups of `width`
 /// lines, step by step along the depth. A step is a number of the compute type,
@@ -24,6 +27,8 @@ struct Packing {
   Value to;
   Type compute;
   bool inPairs;
+  /// Of pairs: kPairScratchBytes of the function's own.
+  Value scratch;
 
   Type getStep(OpBuilder &b) const {
     return inPairs ? Type(b.getI32Type()) : compute;

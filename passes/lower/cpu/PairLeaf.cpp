@@ -1,4 +1,5 @@
-//===- PairLeaf.cpp - leaves of products of bf16 -------------------------- ===//
+//===- PairLeaf.cpp - leaves of products of bf16 --------------------------
+//===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -41,9 +42,8 @@ static SmallVector<Value> addDots(const Words &w, const LeafWork &work,
   SmallVector<Value> after;
   for (auto [row, sum] : llvm::enumerate(before)) {
     Value pair = loadPair(w, work, k, numRows, int64_t(row));
-    after.push_back(
-        DotPairsOp::create(w.b, w.loc, sum.getType(), sum, broadcast(w, pair),
-                           pairs));
+    after.push_back(DotPairsOp::create(w.b, w.loc, sum.getType(), sum,
+                                       broadcast(w, pair), pairs));
   }
   return after;
 }

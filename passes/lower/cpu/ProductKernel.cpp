@@ -185,13 +185,15 @@ static void emitMirror(const Words &w, const Product &product) {
 /// The tiles of `STEPC_PACKED_ROWS` rows from `firstRow` on, by panels. Of a
 /// symmetric result those that have something on or below the diagonal.
 static void emitRows(const Words &w, const Product &product,
-                     const TileEmitter &emitter, Value firstRow) {
+                     const TileEmitter &emitter, Value scratch,
+                     Value firstRow) {
   int64_t lanes = getPanelColumns(product);
   Value storedBytes = w.constantWord(getBytes(product.stored));
   Value left =
       w.min(w.sub(product.rows, firstRow), w.constantWord(STEPC_PACKED_ROWS));
-  Packing packing{product.lhs,    left,            product.depth,
-                  product.packed, product.compute, product.inPairs};
+  Packing packing{
+      product.lhs,     left,   product.depth, product.packed, product.compute,
+      product.inPairs, scratch};
   packing.from.address =
       w.add(product.lhs.address,
             w.mul(w.mul(firstRow, product.lhs.rowStride),
@@ -219,26 +221,32 @@ static void emitRows(const Words &w, const Product &product,
       Value row = w.mul(tile, w.constantWord(emitter.numRows));
       Value element =
           w.add(w.mul(w.add(firstRow, row), product.columns), column);
-      emitter.emit(
-          {w.add(product.packed, w.mul(tile, tileBytes)),
-           w.add(product.panels, w.mul(panel, panelBytes)), steps,
-           w.add(product.result, w.mul(element, storedBytes)), product.columns,
-           w.sub(left, row), w.sub(product.columns, column)});
+      emitter.emit({w.add(product.packed, w.mul(tile, tileBytes)),
+                    w.add(product.panels, w.mul(panel, panelBytes)), steps,
+                    w.add(product.result, w.mul(element, storedBytes)),
+                    product.columns, w.sub(left, row),
+                    w.sub(product.columns, column)});
     });
   });
 }
 
 void mlir::step::emitPackedProduct(const Words &w, const Product &product,
                                    bool avx512) {
+  // Memory on the stack is taken once.
+  TileEmitter emitter(w, product, avx512);
+  Value scratch;
+  if (product.inPairs)
+    scratch = emitStackBuffer(w, kPairScratchBytes);
   // Lines of the right operand are its columns.
   Packing packing{product.rhs,    product.columns, product.depth,
-                  product.panels, product.compute, product.inPairs};
+                  product.panels, product.compute, product.inPairs,
+                  scratch};
   std::swap(packing.from.rowStride, packing.from.columnStride);
   emitPacking(w, packing, getPanelColumns(product));
-  // Its memory on the stack is taken once.
-  TileEmitter emitter(w, product, avx512);
   w.loop(w.constant(0), w.toIndex(product.rows), STEPC_PACKED_ROWS,
-         [&](Value row) { emitRows(w, product, emitter, w.toWord(row)); });
+         [&](Value row) {
+           emitRows(w, product, emitter, scratch, w.toWord(row));
+         });
   if (product.isSymmetric)
     emitMirror(w, product);
 }

@@ -15,8 +15,8 @@ namespace mlir::step {
 ///
 /// The right operand is packed into panels, row behind row, of as many columns
 /// as `STEPC_PANEL_BYTES` hold; the left one, `STEPC_PACKED_ROWS` rows at a
-/// time, into tiles of 6 rows, or with `avx512` 12, column behind column. What is missing
-/// at the ends is 0:
+/// time, into tiles of 6 rows, or with `avx512` 12, column behind column. What
+/// is missing at the ends is 0:
 ///
 ///   panel 0          panel 1             tile 0            tile 1
 ///   k=0  b00..b0f    k=0  b0g..          k=0  a00..a50     k=0  a60..

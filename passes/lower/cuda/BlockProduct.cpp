@@ -32,10 +32,10 @@ static Value toFactor(const Words &w, Value number) {
   Value narrow = w.narrow(convertElements(w, number, f32), w.b.getBF16Type());
   Value rounded = arith::ExtFOp::create(w.b, w.loc, f32, narrow);
   Value size = math::AbsFOp::create(w.b, w.loc, rounded);
-  Value least = arith::ConstantOp::create(w.b, w.loc,
-                                          w.b.getF32FloatAttr(0x1p-126F));
-  Value isDenormal = arith::CmpFOp::create(
-      w.b, w.loc, arith::CmpFPredicate::OLT, size, least);
+  Value least =
+      arith::ConstantOp::create(w.b, w.loc, w.b.getF32FloatAttr(0x1p-126F));
+  Value isDenormal =
+      arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::OLT, size, least);
   return w.select(isDenormal, toZero(w, rounded), rounded);
 }
 
@@ -51,9 +51,8 @@ static Value addFactors(const Words &w, Value x, Value y, Value sum) {
   Value product = arith::MulFOp::create(w.b, w.loc, widen(x), widen(y));
   Value size = math::AbsFOp::create(
       w.b, w.loc, arith::AddFOp::create(w.b, w.loc, product, widen(sum)));
-  Value isFlushed =
-      arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::OLT, size,
-                            w.number(0x1p-126 - 0x1p-151));
+  Value isFlushed = arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::OLT,
+                                          size, w.number(0x1p-126 - 0x1p-151));
   return w.select(isFlushed, toZero(w, made), made);
 }
 
@@ -88,12 +87,11 @@ struct Chain {
   Value addLeaf(const Words &w, Value begin, Value end) const {
     Value start = arith::ConstantOp::create(
         w.b, w.loc, w.b.getFloatAttr(product.compute, 0.0));
-    return w.fold(begin, end, product.inPairs ? 2 : 1, start,
-                  [&](Value at, Value sum) {
-                    Value k = w.toWord(at);
-                    return product.inPairs ? addPair(w, k, sum)
-                                           : add(w, k, sum);
-                  });
+    return w.fold(
+        begin, end, product.inPairs ? 2 : 1, start, [&](Value at, Value sum) {
+          Value k = w.toWord(at);
+          return product.inPairs ? addPair(w, k, sum) : add(w, k, sum);
+        });
   }
 };
 } // namespace

@@ -12,6 +12,7 @@ from ..binding.hypers import Part
 from ..step.compiled import CompiledStep
 from ..tensors.patterns import KEY as VIEW
 from .checks import list_params, shapes_of
+from .factors import Factors
 
 _STEPS = 5  # of Newton and Schulz, that muon.mlir has
 
@@ -46,13 +47,15 @@ class _OfMatrices(torch.optim.Muon):
                     raise _no_matrix(shape)
 
 
-class Muon(CompiledStep, _OfMatrices):
+class Muon(Factors, CompiledStep, _OfMatrices):
     """Muon; definition ``muon.mlir``.
 
     Everything is as in :class:`torch.optim.Muon`: arguments, which parameters it takes
     (matrices; by a group's ``view`` others too), param groups, ``state`` (``momentum_buffer``),
     checkpoints. Two things differ. The orthogonalization is computed in float32, or float64
-    beside float64 parameters, where torch computes it in bfloat16. And the momentum buffer of a
+    beside float64 parameters, where torch computes it in bfloat16; ``factors=torch.bfloat16``
+    rounds what is multiplied as torch does, and is faster where the processor has dot products
+    of bfloat16 (:class:`~stepc.torch.optimizers.factors.Factors`). And the momentum buffer of a
     16-bit parameter is float32.
 
     ``ns_steps`` other than 5 and parameters that cannot be compiled for run torch's own step,
@@ -114,6 +117,7 @@ class GramMuon(Muon):
     """
 
     _zoo_name = "gram_muon"
+    _factors = (torch.float32,)  # what bfloat16 rounds its polynomials would enlarge
     _options = {"nesterov": "nesterov", "match_rms_adamw": _match_rms_of_five}
     _eager_class = None
     _compiled_where = {}

@@ -8,11 +8,12 @@ import torch
 
 from ..step.compiled import CompiledStep
 from .checks import CheckedGroups, check_lr, check_matrices, check_not_negative
+from .factors import Factors
 
 __all__ = ["NorMuon"]
 
 
-class NorMuon(CheckedGroups, CompiledStep, torch.optim.Optimizer):
+class NorMuon(CheckedGroups, Factors, CompiledStep, torch.optim.Optimizer):
     """Muon with an average of each row's mean square; definition ``normuon.mlir``.
 
     Li et al., "NorMuon: Making Muon more efficient and scalable", 2025, algorithm 1. The
@@ -21,7 +22,8 @@ class NorMuon(CheckedGroups, CompiledStep, torch.optim.Optimizer):
     Parameters are matrices, of ``[rows, columns]``, or several by a group's ``view``. ``state``
     has ``momentum_buffer`` of the parameter's shape and ``second_momentum_buffer`` of
     ``[rows, 1]``: float32, or float64 beside float64 parameters. The orthogonalization is
-    computed in these types too, where the authors' is in bfloat16. A matrix that ranks have parts
+    computed in these types too, where the authors' is in bfloat16: ``factors=torch.bfloat16`` is
+    nearer to that. A matrix that ranks have parts
     of is stepped whole by one of them (docs/distributed.md).
 
     Args:
