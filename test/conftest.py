@@ -1,10 +1,11 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Of all tests: a process started in the background of a script ignores Ctrl-C, which tests of
-interrupts send. Processes that they start have the handler that is usual, too. And where
-modules for all of them are."""
+interrupts send. Processes that they start have the handler that is usual, too. Threads of OpenMP
+sleep where they wait. And where modules for all of them are."""
 
 import gc
+import os
 import signal
 import sys
 from pathlib import Path
@@ -13,6 +14,10 @@ sys.path.append(str(Path(__file__).resolve().parent))
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# There are more processes than cores: a thread that looks again and again whether the others have
+# come takes the core that they need. libgomp reads it when torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 from order import place
 from samples import leave_out
