@@ -7,6 +7,7 @@ that has imported torch: to do that takes longer than most files of cases. The f
 fails ends the others, and its status is that of the whole.
 """
 
+import gc
 import os
 import runpy
 import signal
@@ -49,6 +50,7 @@ def wait_for(children):
 def main():
     file, folder, world = sys.argv[1], sys.argv[2], int(sys.argv[3])
     children = set()
+    gc.freeze()  # what was imported stays: no rank need look through it again and again
     for rank in range(world):
         pid = os.fork()
         if pid == 0:

@@ -9,6 +9,7 @@ of the process group, or with "own" the optimizer's, and the group's a minute.
 """
 
 import datetime
+import gc
 import json
 import os
 import re
@@ -233,6 +234,7 @@ def one(kind, point, how, own):
 
 
 if __name__ == "__main__":
+    gc.freeze()  # what was imported stays: no rank need look through it again and again
     for argument in sys.argv[1:]:
         kind, point, how, *own = argument.split(",")
         words = one(kind, int(point), how, bool(own))

@@ -6,6 +6,7 @@ Ranks are forked from a process that has imported torch, which takes each of tor
 torchrun itself, longer than the scripts of the tutorials.
 """
 
+import gc
 import os
 import runpy
 import socket
@@ -32,6 +33,7 @@ def main():
     script, world = sys.argv[2], int(count)
     door = socket.create_server(("localhost", 0))
     port, children = door.getsockname()[1], []
+    gc.freeze()  # what was imported stays: no rank need look through it again and again
     for rank in range(world):
         pid = os.fork()
         if pid == 0:
