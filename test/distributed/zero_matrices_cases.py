@@ -200,7 +200,7 @@ def some(name):
 
 @case
 def of_all_kinds_and_stages():
-    for kind, (stage, mode) in itertools.product(MAKES, WAYS):
+    for kind, (stage, mode) in some("of_all_kinds_and_stages"):
         compare(kind, stage, mode)
     for kind, (stage, mode) in zip(OTHERS, itertools.cycle(WAYS), strict=False):
         compare(kind, stage, mode)
@@ -210,7 +210,7 @@ def of_all_kinds_and_stages():
 def within_the_backward_pass():
     """Also in small buckets, where a rank has nothing of some, with clipping, which needs all
     gradients, and without a gradient."""
-    for kind, (stage, mode) in itertools.product(MAKES, WAYS):
+    for kind, (stage, mode) in some("within_the_backward_pass"):
         compare(kind, stage, mode, fused=True)
         compare(kind, stage, mode, fused=True, zero={"bucket_bytes": 300})
         compare(kind, stage, mode, fused=True, absent={"up"})
