@@ -12,6 +12,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 
 # No test may write to the user's home or depend on what is cached there.
 export STEPC_CACHE_DIR="$build/check/cache"
+# Hundreds of processes import the frontend, and need not compile it each.
+unset PYTHONDONTWRITEBYTECODE
 reports="$build/check"
 rows=()
 passed=0
