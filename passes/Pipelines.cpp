@@ -79,6 +79,12 @@ void mlir::step::buildSchedulePipeline(OpPassManager &pm,
   pm.addNestedPass<OptimizerOp>(createVerifyScheduled());
 }
 
+/// The same of each function by itself: what one of them changes makes no other
+/// be looked at again.
+static void addCleanupOfFunctions(OpPassManager &pm) {
+  addCleanup(pm.nestAny());
+}
+
 /// What every target computes by the same operations.
 static void addExpansions(OpPassManager &pm) {
   pm.addPass(createExpandPowi());
@@ -86,7 +92,7 @@ static void addExpansions(OpPassManager &pm) {
   pm.addPass(createExpandExp());
   pm.addPass(createExpandLog());
   pm.addPass(createExpandBF16());
-  addCleanup(pm);
+  addCleanupOfFunctions(pm);
   pm.addPass(createSCFToControlFlowPass());
 }
 
@@ -101,7 +107,7 @@ void mlir::step::buildLowerPipeline(OpPassManager &pm,
   pm.addPass(createLowerPhasesToCPU(cpu));
   addExpansions(pm);
   pm.addPass(createConvertToLLVM());
-  addCleanup(pm);
+  addCleanupOfFunctions(pm);
   pm.addPass(createVerifyLowered());
 }
 

@@ -12,6 +12,7 @@
 #include "passes/package/PackageWriter.h"
 #include "passes/package/WriteFile.h"
 
+#include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
@@ -230,10 +231,14 @@ LogicalResult Compilation::runStage(Stage stage, StringRef name, ModuleOp of,
                                     function_ref<void(OpPassManager &)> build) {
   LogicalResult outcome = timed(name, [&] {
     PassManager pm(module.getContext());
+    // Of what is lowered the verifier would see ten thousand operations behind
+    // each pass, which takes as long as the passes: it sees the last ones.
+    bool isLowered = stage == Stage::Lower;
+    pm.enableVerifier(!isLowered);
     build(pm);
     if (options.extend)
       options.extend(stage, pm);
-    return pm.run(of);
+    return failure(failed(pm.run(of)) || (isLowered && failed(verify(of))));
   });
   return failed(outcome) ? outcome : dump(stage, name, of);
 }
