@@ -80,9 +80,13 @@ void mlir::step::buildSchedulePipeline(OpPassManager &pm,
 }
 
 /// The same of each function by itself: what one of them changes makes no other
-/// be looked at again.
+/// be looked at again. Blocks stay as they are, since LLVM joins them anyway.
 static void addCleanupOfFunctions(OpPassManager &pm) {
-  addCleanup(pm.nestAny());
+  GreedyRewriteConfig config;
+  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
+  OpPassManager &functions = pm.nestAny();
+  functions.addPass(createCanonicalizerPass(config));
+  functions.addPass(createCSEPass());
 }
 
 /// What every target computes by the same operations.
@@ -106,8 +110,8 @@ void mlir::step::buildLowerPipeline(OpPassManager &pm,
   cpu.avx512 = options.avx512;
   pm.addPass(createLowerPhasesToCPU(cpu));
   addExpansions(pm);
+  // LLVM cleans up behind it, and of all parts of the module at once.
   pm.addPass(createConvertToLLVM());
-  addCleanupOfFunctions(pm);
   pm.addPass(createVerifyLowered());
 }
 

@@ -207,7 +207,8 @@ static unsigned countParts(const llvm::Module &module) {
 /// Bitcode of parts of the module. What is inlined anyway is inlined first.
 /// Other functions become hidden symbols, which the linker resolves: kept local
 /// they would tie all kernels that call one, so a rule whose phases run by row
-/// blocks, into one part.
+/// blocks, into one part. The longest functions are dealt first, so that parts
+/// take as long as each other.
 static std::vector<llvm::SmallVector<char, 0>> split(llvm::Module &module,
                                                      unsigned parts) {
   llvm::ModuleAnalysisManager analyses;
@@ -223,6 +224,9 @@ static std::vector<llvm::SmallVector<char, 0>> split(llvm::Module &module,
   passes.addPass(llvm::AlwaysInlinerPass());
   passes.addPass(llvm::GlobalDCEPass());
   passes.run(module, analyses);
+  module.getFunctionList().sort([](llvm::Function &a, llvm::Function &b) {
+    return a.getInstructionCount() > b.getInstructionCount();
+  });
   std::vector<llvm::SmallVector<char, 0>> found;
   auto keep = [&](std::unique_ptr<llvm::Module> part) {
     llvm::raw_svector_ostream stream(found.emplace_back());
@@ -268,7 +272,7 @@ llvm::Expected<ObjectFiles> mlir::step::generateObjects(ModuleOp module,
   if (parts.size() == 1) {
     compile(0);
   } else {
-    llvm::DefaultThreadPool pool(llvm::hardware_concurrency(parts.size()));
+    llvm::DefaultThreadPool pool(llvm::optimal_concurrency(parts.size()));
     for (size_t part = 0; part < parts.size(); ++part)
       pool.async([&compile, part] { compile(part); });
     pool.wait();
