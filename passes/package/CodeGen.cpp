@@ -204,13 +204,8 @@ static unsigned countParts(const llvm::Module &module) {
   return std::clamp(size / kSmall, 1u, kMost);
 }
 
-/// Bitcode of parts of the module. What is inlined anyway is inlined first.
-/// Other functions become hidden symbols, which the linker resolves: kept local
-/// they would tie all kernels that call one, so a rule whose phases run by row
-/// blocks, into one part. The longest functions are dealt first, so that parts
-/// take as long as each other.
-static std::vector<llvm::SmallVector<char, 0>> split(llvm::Module &module,
-                                                     unsigned parts) {
+/// Inlines what is inlined anyway.
+static void inlineFunctions(llvm::Module &module) {
   llvm::ModuleAnalysisManager analyses;
   llvm::PassBuilder builder;
   llvm::FunctionAnalysisManager functions;
@@ -224,6 +219,14 @@ static std::vector<llvm::SmallVector<char, 0>> split(llvm::Module &module,
   passes.addPass(llvm::AlwaysInlinerPass());
   passes.addPass(llvm::GlobalDCEPass());
   passes.run(module, analyses);
+}
+
+/// Bitcode of parts of the module. Functions become hidden symbols, which the
+/// linker resolves: kept local they would tie all kernels that call one, so a
+/// rule whose phases run by row blocks, into one part. The longest functions
+/// are dealt first, so that parts take as long as each other.
+static std::vector<llvm::SmallVector<char, 0>> split(llvm::Module &module,
+                                                     unsigned parts) {
   module.getFunctionList().sort([](llvm::Function &a, llvm::Function &b) {
     return a.getInstructionCount() > b.getInstructionCount();
   });
@@ -237,6 +240,15 @@ static std::vector<llvm::SmallVector<char, 0>> split(llvm::Module &module,
   return found;
 }
 
+static llvm::Expected<llvm::SmallVector<char, 0>>
+compileModule(llvm::Module &module, llvm::TargetMachine &machine,
+              const Target &target) {
+  optimize(module, machine, target);
+  if (target.vectorWidth == 512)
+    permuteWords(module);
+  return emitFile(module, machine, llvm::CodeGenFileType::ObjectFile);
+}
+
 /// Object code of one part, in a context and with a machine of its own.
 static llvm::Expected<llvm::SmallVector<char, 0>>
 compilePart(ArrayRef<char> bitcode, const Target &target) {
@@ -248,10 +260,30 @@ compilePart(ArrayRef<char> bitcode, const Target &target) {
       {StringRef(bitcode.data(), bitcode.size()), "stepc"}, context);
   if (!module)
     return module.takeError();
-  optimize(**module, **machine, target);
-  if (target.vectorWidth == 512)
-    permuteWords(**module);
-  return emitFile(**module, **machine, llvm::CodeGenFileType::ObjectFile);
+  return compileModule(**module, **machine, target);
+}
+
+/// Object code of all parts, by as many threads as there are cores.
+static llvm::Expected<ObjectFiles>
+compileParts(ArrayRef<llvm::SmallVector<char, 0>> parts, const Target &target) {
+  std::vector<std::optional<llvm::Expected<llvm::SmallVector<char, 0>>>> made(
+      parts.size());
+  llvm::DefaultThreadPool pool(llvm::optimal_concurrency(parts.size()));
+  for (size_t part = 0; part < parts.size(); ++part)
+    pool.async(
+        [&, part] { made[part].emplace(compilePart(parts[part], target)); });
+  pool.wait();
+  ObjectFiles objects;
+  llvm::Error failed = llvm::Error::success();
+  for (auto &object : made) {
+    if (*object)
+      objects.push_back(std::move(**object));
+    else
+      failed = llvm::joinErrors(std::move(failed), object->takeError());
+  }
+  if (failed)
+    return failed;
+  return objects;
 }
 
 llvm::Expected<ObjectFiles> mlir::step::generateObjects(ModuleOp module,
@@ -263,30 +295,15 @@ llvm::Expected<ObjectFiles> mlir::step::generateObjects(ModuleOp module,
   auto llvmModule = translate(module, target, **machine, context);
   if (!llvmModule)
     return llvmModule.takeError();
-  auto parts = split(**llvmModule, countParts(**llvmModule));
-  std::vector<std::optional<llvm::Expected<llvm::SmallVector<char, 0>>>> made(
-      parts.size());
-  auto compile = [&](size_t part) {
-    made[part].emplace(compilePart(parts[part], target));
-  };
-  if (parts.size() == 1) {
-    compile(0);
-  } else {
-    llvm::DefaultThreadPool pool(llvm::optimal_concurrency(parts.size()));
-    for (size_t part = 0; part < parts.size(); ++part)
-      pool.async([&compile, part] { compile(part); });
-    pool.wait();
-  }
+  unsigned parts = countParts(**llvmModule);
+  inlineFunctions(**llvmModule);
+  if (parts > 1)
+    return compileParts(split(**llvmModule, parts), target);
+  auto object = compileModule(**llvmModule, **machine, target);
+  if (!object)
+    return object.takeError();
   ObjectFiles objects;
-  llvm::Error failed = llvm::Error::success();
-  for (auto &object : made) {
-    if (*object)
-      objects.push_back(std::move(**object));
-    else
-      failed = llvm::joinErrors(std::move(failed), object->takeError());
-  }
-  if (failed)
-    return failed;
+  objects.push_back(std::move(*object));
   return objects;
 }
 
