@@ -7,6 +7,7 @@
 
 #include "dialect/reference/Products.h"
 
+#include "numerics/Order.h"
 #include "numerics/Orthonormal.h"
 #include "numerics/SymmetricEigen.h"
 
@@ -213,9 +214,11 @@ std::vector<double> mlir::step::reference::orthonormalize(
   return result;
 }
 
-/// Whether the one key is before the other: NaN is behind all.
-static bool isBefore(double key, double other) {
-  return std::isnan(other) ? !std::isnan(key) : key > other;
+/// Which column stands in each place.
+static std::vector<int64_t> findPlaces(ArrayRef<double> keys) {
+  std::vector<int64_t> places(keys.size());
+  stepc::findOrder(keys.data(), keys.size(), places.data());
+  return places;
 }
 
 std::vector<double>
@@ -225,11 +228,7 @@ mlir::step::reference::sortColumns(const MatrixExtents &extents,
   std::vector<double> result;
   int64_t columns = extents.columns;
   for (int64_t item = 0; item < extents.items; ++item) {
-    ArrayRef<double> own = keys.slice(item * columns, columns);
-    std::vector<int64_t> places(columns);
-    std::iota(places.begin(), places.end(), int64_t(0));
-    llvm::stable_sort(
-        places, [&](int64_t i, int64_t j) { return isBefore(own[i], own[j]); });
+    auto places = findPlaces(keys.slice(item * columns, columns));
     for (int64_t row = 0; row < extents.rows; ++row)
       for (int64_t place : places)
         result.push_back(
@@ -238,38 +237,37 @@ mlir::step::reference::sortColumns(const MatrixExtents &extents,
   return result;
 }
 
-/// Whether the keys are known.
-static bool areNumbers(ArrayRef<Interval> keys) {
-  return llvm::all_of(keys, [](const Interval &key) {
-    return !key.nan && key.low == key.high;
-  });
+/// The keys, where each is one number.
+static std::optional<std::vector<double>> getNumbers(ArrayRef<Interval> keys) {
+  std::vector<double> numbers;
+  for (const Interval &key : keys) {
+    if (key.nan || key.low != key.high)
+      return std::nullopt;
+    numbers.push_back(key.low);
+  }
+  return numbers;
 }
 
 std::vector<Interval>
 mlir::step::reference::sortColumns(const MatrixExtents &extents,
                                    ArrayRef<Interval> elements,
                                    ArrayRef<Interval> keys) {
+  std::vector<Interval> result;
   int64_t columns = extents.columns;
-  std::vector<Interval> result(elements.begin(), elements.end());
-  if (columns == 0)
-    return result;
   for (int64_t item = 0; item < extents.items; ++item) {
-    ArrayRef<Interval> own = keys.slice(item * columns, columns);
-    std::vector<int64_t> places(columns);
-    std::iota(places.begin(), places.end(), int64_t(0));
-    bool isKnown = areNumbers(own);
-    if (isKnown)
-      llvm::stable_sort(places, [&](int64_t i, int64_t j) {
-        return own[i].low > own[j].low;
-      });
+    auto numbers = getNumbers(keys.slice(item * columns, columns));
+    std::vector<int64_t> places;
+    if (numbers)
+      places = findPlaces(*numbers);
     for (int64_t row = 0; row < extents.rows; ++row) {
-      int64_t begin = (item * extents.rows + row) * columns;
-      ArrayRef<Interval> from = elements.slice(begin, columns);
-      Interval any = from.front();
-      for (Interval element : from)
-        any = hull(any, element);
-      for (auto [place, column] : llvm::enumerate(places))
-        result[begin + place] = isKnown ? from[column] : any;
+      ArrayRef<Interval> from =
+          elements.slice((item * extents.rows + row) * columns, columns);
+      if (numbers)
+        for (int64_t place : places)
+          result.push_back(from[place]);
+      else
+        result.insert(result.end(), columns,
+                      std::accumulate(from.begin(), from.end(), from[0], hull));
     }
   }
   return result;

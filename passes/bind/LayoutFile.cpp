@@ -151,9 +151,7 @@ bool Reader::readMesh(yaml::Node *node) {
 /// "tp", "tp+cp", or a list of names.
 bool Reader::readAxes(yaml::Node *node, std::vector<std::string> &axes) {
   auto add = [&](yaml::Node *place, StringRef name) {
-    SmallVector<std::string> known;
-    for (const auto &axis : file.mesh)
-      known.push_back(axis.first);
+    auto known = llvm::to_vector(llvm::make_first_range(file.mesh));
     if (!llvm::is_contained(known, name))
       return fail(place, "axis '" + name + "' is none of the mesh's: " +
                              (known.empty() ? "it has none" : join(known)));

@@ -42,11 +42,8 @@ void ProgramBuilder::buildCohortScalars(int64_t segment) {
     return;
   std::string suffix =
       segment ? "_scalars" + std::to_string(segment) : std::string("_scalars");
-  SmallVector<Type> types;
-  for (Value value : own)
-    types.push_back(value.getType());
-  auto scalars =
-      CohortScalarsOp::create(builder, rule.getLoc(), types, makeName(suffix));
+  auto scalars = CohortScalarsOp::create(
+      builder, rule.getLoc(), ValueRange(own).getTypes(), makeName(suffix));
   OpBuilder::InsertionGuard guard(builder);
   builder.createBlock(&scalars.getBody());
   // Hyper-parameters, kept scalars and results of rounds are used as they are.

@@ -73,7 +73,6 @@ public:
   std::optional<int64_t> getTensorSlot(Value value) const {
     return find(tensorSlots, value);
   }
-  int64_t getNumCohortSlots() const { return cohortSlots.size(); }
   int64_t getNumTensorSlots() const { return tensorSlots.size(); }
 
   ArrayRef<WorkspaceBuffer> getWorkspace() const { return workspace; }

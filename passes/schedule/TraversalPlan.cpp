@@ -312,9 +312,7 @@ void TraversalPlan::findTrailing() {
 void TraversalPlan::run() {
   findTraversals();
   settle();
-  SmallVector<unsigned> arguments;
-  for (auto [argument, writer] : writers)
-    arguments.push_back(argument);
+  auto arguments = llvm::to_vector(llvm::make_first_range(writers));
   bool changed = true;
   while (changed) {
     changed = false;
