@@ -167,17 +167,26 @@ void TileEmitter::emit(const ResultTile &tile) const {
 // Products
 //===----------------------------------------------------------------------===//
 
-/// The upper half of a symmetric result is the lower one.
+/// The upper half of a symmetric result is the lower one, by blocks of rows: so
+/// what is written of a row lies side by side, and what is read stays in the
+/// first cache until the next column is.
 static void emitMirror(const Words &w, const Product &product) {
+  constexpr int64_t kRows = 16;
   Matrix own{product.result, product.stored, product.columns, Value()};
-  w.loop(w.constant(0), w.toIndex(product.rows), 1, [&](Value i) {
-    Value row = w.mul(w.toWord(i), product.columns);
-    w.loop(w.constant(0), i, 1, [&](Value j) {
-      Value from = w.add(row, w.toWord(j));
-      Value to = w.add(w.mul(w.toWord(j), product.columns), w.toWord(i));
-      emitStore(w, product.stored, 0,
-                loadElement(w, own, product.stored, w.toIndex(from)),
-                product.result, w.toIndex(to));
+  w.loop(w.constant(0), w.toIndex(product.rows), kRows, [&](Value first) {
+    Value begin = w.toWord(first);
+    Value end = w.min(product.rows, w.add(begin, w.constantWord(kRows)));
+    w.loop(w.constant(0), w.toIndex(end), 1, [&](Value index) {
+      Value j = w.toWord(index);
+      Value below = w.max(begin, w.add(j, w.constantWord(1)));
+      w.loop(w.toIndex(below), w.toIndex(end), 1, [&](Value index) {
+        Value i = w.toWord(index);
+        Value from = w.add(w.mul(i, product.columns), j);
+        Value to = w.add(w.mul(j, product.columns), i);
+        emitStore(w, product.stored, 0,
+                  loadElement(w, own, product.stored, w.toIndex(from)),
+                  product.result, w.toIndex(to));
+      });
     });
   });
 }
