@@ -190,6 +190,12 @@ ENTRIES = {
         ours("AdamW", master="remainder", state_dtype=torch.bfloat16),
     ),
     "stepc-muon": Entry("stepc.torch.Muon", "ours", ours("Muon"), matrices=True),
+    "stepc-muon-bf16": Entry(
+        "stepc.torch.Muon, factors of bf16",
+        "ours",
+        ours("Muon", factors=torch.bfloat16),
+        matrices=True,
+    ),
     "stepc-gram-muon": Entry("stepc.torch.GramMuon", "ours", ours("GramMuon"), matrices=True),
     "muon": Entry(
         "torch Muon", "peer", lambda params: torch.optim.Muon(params, lr=LR), matrices=True
@@ -338,7 +344,7 @@ FAMILIES = {
     # Of matrices alone; torch multiplies in bfloat16, we in float32.
     "muon": Family(
         "Muon",
-        ("stepc-muon", "stepc-gram-muon"),
+        ("stepc-muon", "stepc-muon-bf16", "stepc-gram-muon"),
         ("muon",),
         limits=("stream-one-state",),
         shapes=("gpt2-hidden",),
