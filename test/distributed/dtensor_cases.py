@@ -7,6 +7,7 @@ give the bits of the whole, as almost always; in general they lie within a round
 the statistic (test/sharding has that bound).
 """
 
+import copy
 import math
 import tempfile
 
@@ -424,8 +425,28 @@ def a_state_in_other_placements_is_refused():
 
 @case
 def first_gradients_come_at_different_steps():
-    for name in ("AdamW", "CAME", "AdamW, clipped"):
+    for name in ("AdamW", "CAME", "AdamW, clipped", "Adagrad"):
         compare(ALL[name], absent={(0, 0), (0, 3), (1, 3), (0, 5), (1, 5), (2, 5)})
+
+
+@case
+def a_first_gradient_after_a_load_comes_later():
+    """What steps make then is seen, and saved."""
+    mesh = grid()
+    values, grads = tensors()
+    plain, spread_out = parameters(values), spread(values, mesh, TWO_DIMS)
+    reference, optimizer = ALL["AdamW"](plain), ALL["AdamW"](spread_out)
+    run(reference, plain, grads[:1])
+    run(optimizer, spread_out, grads[:1], mesh, TWO_DIMS)
+    optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    absent = {(0, 0), (0, 3)}
+    run(reference, plain, grads[1:], absent=absent)
+    run(optimizer, spread_out, grads[1:], mesh, TWO_DIMS, absent)
+    expected = reference.state_dict()["state"]
+    for i, own in optimizer.state_dict()["state"].items():
+        same_bits(whole(spread_out[i]), plain[i], f"parameter {i}")
+        for name, state in own.items():
+            same_bits(whole(state), expected[i][name], f"{name} of {i}")
 
 
 @case

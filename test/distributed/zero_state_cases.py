@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """States, averages and random bits of ``zero=1``: of the own range, saved, and loaded elsewhere."""
 
+import copy
+
 import stepc.torch as st
 import torch
 import torch.distributed as dist
@@ -199,6 +201,28 @@ def states_that_a_checkpoint_lacks_leave_others_alone():
             results.append(params)
         for i, (a, b) in enumerate(zip(*results, strict=True)):
             same_bits(b, a, f"without {lacks}, parameter {i}")
+
+
+@case
+def a_first_gradient_after_a_load_comes_later():
+    """And one of states that the constructor makes: what steps make then is seen, and saved."""
+    made, grads = values()
+    for name in ("AdamW", "Adagrad"):
+        plain, sharded = parameters(made), parameters(made)
+        reference, optimizer = ALL[name](plain), ALL[name](sharded, zero=1, gradients="reduced")
+        if name == "AdamW":
+            step_whole(reference, plain, grads[0])
+            step_zero(optimizer, sharded, grads[0], "reduced")
+            optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        for k in (1, 2, 3):
+            absent = {0, 4} if k == 1 else set()
+            step_whole(reference, plain, grads[k], absent)
+            step_zero(optimizer, sharded, grads[k], "reduced", absent)
+        saved, expected = optimizer.full_state_dict()["state"], reference.state_dict()["state"]
+        for i, own in expected.items():
+            same_bits(sharded[i], plain[i], f"{name}, parameter {i}")
+            for key, state in own.items():
+                same_bits(saved[i][key], state, f"{name}, {key} of {i}")
 
 
 @case

@@ -187,6 +187,35 @@ def test_saved_and_loaded():
     assert bits_equal(params, own_params)
 
 
+@pytest.mark.parametrize("text", [None, BLOCKS[1]])
+@pytest.mark.parametrize("kind", ["AdamW", "Adagrad"])
+def test_a_first_step_without_a_gradient(kind, text):
+    """After a load, and where the constructor makes states: what steps make later is saved."""
+    params, plain = (make_params([BLOCKS[0], (4, 6)]) for _ in range(2))
+    groups = [{"params": params[:1], "view": text}, {"params": params[1:]}]
+    ours, theirs = getattr(st, kind)(groups, lr=0.1), getattr(st, kind)(plain, lr=0.1)
+    if kind == "AdamW":
+        set_grads(params, plain)
+        ours.step()
+        theirs.step()
+        ours.load_state_dict(copy.deepcopy(ours.state_dict()))
+    for step in (1, 2, 3):
+        set_grads(params, plain, seed=step)
+        if step == 1:
+            params[0].grad = plain[0].grad = None
+        ours.step()
+        theirs.step()
+    saved, expected = ours.state_dict()["state"], theirs.state_dict()["state"]
+    for number in (0, 1):
+        assert bits_equal(saved[number].values(), expected[number].values())
+    assert float(saved[0]["step"]) == (3 if kind == "AdamW" else 2)
+    ours.add_param_group({"params": make_params([(3,)])})  # which has all bound anew
+    set_grads(params, plain, seed=4)
+    ours.step()
+    theirs.step()
+    assert bits_equal(params, plain)
+
+
 def test_a_state_of_no_view_leaves_the_optimizers():
     """Also one whose group says so."""
     (param,), (plain,) = make_params([CONV[0]]), make_params([CONV[0]])

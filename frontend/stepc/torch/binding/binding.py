@@ -286,6 +286,11 @@ class Binding(InParts):
         """The steps that a parameter has taken; 0 of one that is not bound."""
         return self._exact_count(param) or 0
 
+    def waiting(self) -> set[int]:
+        """The ``id()`` of each parameter that is bound and has taken no step since: its states in
+        ``optimizer.state``, loaded ones say, are not yet those that the plan writes."""
+        return {id(member.param) for member in self._pending}
+
     def slots_of(self, part) -> list:
         """The states that the plan has beside an :class:`~stepc.torch.ranks.owned_part.OwnedPart`,
         on every rank, whether it owns it or not."""

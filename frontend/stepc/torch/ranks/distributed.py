@@ -371,8 +371,13 @@ class DistributedBinding(InParts, InPasses):
 
     def _show(self) -> None:
         """Puts new states where the user sees them."""
+        if len(self._shown) == len(self._planned):
+            return
+        waiting = self._inner.waiting()
         for number, part in enumerate(self._planned):
             if number in self._shown or part.local not in self._local.state:
+                continue
+            if id(part.local) in waiting:  # it has other states with its first step
                 continue
             if isinstance(part, OwnedPart):  # which others see, too
                 continue
