@@ -348,6 +348,42 @@ def test_a_view_that_is_set_later():
     assert bits_equal([param], [before])
 
 
+TAKEN_AWAY = {
+    "Muon": (lambda groups: st.Muon(groups), r"torch.Size\(\[6, 3, 2, 2\]\)$"),
+    "GramMuon": (lambda groups: st.GramMuon(groups), r"torch.Size\(\[6, 3, 2, 2\]\)$"),
+    "NorMuon": (lambda groups: st.NorMuon(groups), "expected a matrix"),
+    "Jordan's": (lambda groups: muon.SingleDeviceMuon(groups), "expected a matrix, or matrices"),
+    "Moonshot's": (lambda groups: made("Moonshot's", groups[0]["params"], [CONV]), "adamw_params"),
+    "Dion": (lambda groups: st.Dion(groups, rank=3), "expected a matrix"),
+    "SOAP": (lambda groups: st.SOAP(groups), "at most two dims"),
+    "Shampoo": (lambda groups: st.Shampoo(groups), "at most two dims"),
+    "GaLore": (KINDS["GaLore"][0], "only matrices are projected"),
+    "APOLLO": (KINDS["APOLLO"][0], "only matrices are projected"),
+}
+
+
+@pytest.mark.parametrize("kind", TAKEN_AWAY)
+@pytest.mark.parametrize("stepped", [False, True])
+def test_a_view_that_is_taken_away(kind, stepped):
+    """Shapes are then the parameters', which the class refuses as when a group is added."""
+    (param,) = make_params([CONV[0]])
+    make, words = TAKEN_AWAY[kind]
+    optimizer = make([{"params": [param], "view": CONV[1]}])
+    set_grads([param])
+    if stepped:
+        optimizer.step()
+    optimizer.param_groups[-1]["view"] = None
+    before = param.detach().clone()
+    for call in (optimizer.step, optimizer.precompile):
+        with pytest.raises(ValueError, match=words):
+            call()
+    assert bits_equal([param], [before])
+    optimizer.param_groups[-1]["view"] = CONV[1]
+    for _ in range(2):  # the first of SOAP moves nothing
+        optimizer.step()
+    assert not bits_equal([param], [before])
+
+
 def test_what_is_read_of_options_is_seen():
     """Shampoo's limit and SOAP's of the dims of the view, and what says it."""
     (param,) = make_params([CONV[0]])

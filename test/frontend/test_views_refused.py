@@ -80,14 +80,14 @@ def test_bad_parameters():
 def test_what_sees_no_matrix():
     """Classes look at what is seen, in the words that they have for shapes."""
     matrix, vector = make_params([(4, 6), (4,)])
-    words = r"Muon only supports 2D .* torch.Size\(\[24\]\)"
-    with pytest.raises(ValueError, match=words):
-        st.Muon([{"params": [matrix], "view": "n m -> (n m)"}])
+    words = r"Muon only supports 2D .* torch.Size\(\[24\]\), as view 'n m -> \(n m\)' has "
+    with pytest.raises(ValueError, match=words + r"parameter 'w' of shape \(4, 6\)$"):
+        st.Muon([{"params": [("w", matrix)], "view": "n m -> (n m)"}])
     optimizer, (kernel,) = st.Muon([matrix]), make_params([(4, 3, 2, 2)])
     (another,) = make_params([(4, 6)])
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=words + r"parameter 0 of shape \(4, 6\)$"):
         optimizer.add_param_group({"params": [another], "view": "n m -> (n m)"})
-    with pytest.raises(ValueError, match=r"torch.Size\(\[4, 3, 2, 2\]\)"):
+    with pytest.raises(ValueError, match=r"torch.Size\(\[4, 3, 2, 2\]\)$"):
         optimizer.add_param_group({"params": [kernel]})
     with pytest.raises(ValueError, match=r"has shape \(4, 3, 2, 2\), expected a matrix"):
         st.NorMuon([kernel])

@@ -125,9 +125,13 @@ class Muon(CheckedGroups, Factors, CompiledStep, torch.optim.Optimizer):
     def add_param_group(self, param_group: dict) -> None:
         """Adds a parameter group, as torch's; one without ``use_muon`` is of matrices. Raises
         ValueError for values out of range, as the constructor does, and for what is no matrix."""
-        if isinstance(param_group, dict) and param_group.get("use_muon", True):
-            check_matrices(param_group, "a matrix: give others as adamw_params")
+        if isinstance(param_group, dict):
+            self._check_shapes(param_group)
         super().add_param_group(param_group)
+
+    def _check_shapes(self, group: dict) -> None:
+        if group.get("use_muon", True):
+            check_matrices(group, "a matrix: give others as adamw_params")
 
     def _read_options(self, group: dict) -> dict[str, bool]:
         _check_steps(group)

@@ -117,10 +117,14 @@ class _Step(CheckedGroups, Factors, CompiledStep):
             # Of parts nobody knows the scale yet.
             if param_group.get(VIEW) is None and not self._layouts:
                 _view_kernels(param_group)
-            _check_matrices(param_group)
+            self._check_shapes(param_group)
             if self._sorts:
                 _largest_first(param_group)
         super().add_param_group(param_group)
+
+    def _check_shapes(self, group: dict) -> None:
+        if _use_muon(group):
+            _check_matrices(group)
 
     @torch._disable_dynamo
     def _step_all(self) -> None:

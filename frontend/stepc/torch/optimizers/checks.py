@@ -117,8 +117,10 @@ def tell_of_fallbacks(
 
 def named_in(group: dict) -> list:
     """The parameters of a group that torch has taken over, with their names where they have any."""
-    names = group.get("param_names")
-    return list(zip(names, group["params"], strict=True)) if names else group["params"]
+    names, params = group.get("param_names"), group["params"]
+    # The list may be another, as ColossalAI gives a group in each step.
+    known = names and len(names) == len(params)
+    return list(zip(names, params, strict=True)) if known else params
 
 
 class CheckedGroups:

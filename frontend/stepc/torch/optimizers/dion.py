@@ -25,9 +25,7 @@ def _check_settings(group: dict) -> None:
 
 
 def _check_matrices(group: dict) -> None:
-    """ValueError for what is no matrix where it is to be one."""
-    if group["algorithm"] != "dion":
-        return
+    """ValueError for what is no matrix."""
     for words, shape in shapes_of(group):
         if len(shape) != 2:
             raise ValueError(
@@ -107,8 +105,12 @@ class Dion(Peer, torch.optim.Optimizer):
             list_params(param_group)
             group = {**self.defaults, **param_group}
             _check_settings(group)
-            _check_matrices(group)
+            self._check_shapes(group)
         super().add_param_group(param_group)
+
+    def _check_shapes(self, group: dict) -> None:
+        if group["algorithm"] == "dion":
+            _check_matrices(group)
 
     def _read_options(self, group: dict) -> dict[str, bool | int]:
         _check_settings(group)

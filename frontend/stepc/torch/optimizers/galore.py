@@ -80,10 +80,14 @@ class LowRankGroups:
         constructor does, and for a ``rank`` of what are no matrices."""
         if isinstance(param_group, dict) and "rank" in param_group:
             list_params(param_group)
-            self._check_low_rank({**self._low_rank_defaults, **param_group})
+            self._check_shapes(param_group)
             for name, value in self._low_rank_defaults.items():
                 param_group.setdefault(name, value)
         super().add_param_group(param_group)
+
+    def _check_shapes(self, group: dict) -> None:
+        if "rank" in group:
+            self._check_low_rank({**self._low_rank_defaults, **group})
 
     def _read_options(self, group: dict) -> dict[str, bool | int]:
         low_rank = "rank" in group

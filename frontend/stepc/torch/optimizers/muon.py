@@ -10,8 +10,8 @@ import torch
 
 from ..binding.hypers import Part
 from ..step.compiled import CompiledStep
-from ..tensors.patterns import KEY as VIEW
-from .checks import list_params, shapes_of
+from ..tensors.patterns import seen_shape, view_of
+from .checks import list_params, named_in, params_of
 from .factors import Factors
 
 _STEPS = 5  # of Newton and Schulz, that muon.mlir has
@@ -25,12 +25,19 @@ def _match_rms_adamw(group: dict) -> bool:
     return name == "match_rms_adamw"
 
 
-def _no_matrix(shape: tuple[int, ...]) -> ValueError:
-    """In torch's words."""
-    return ValueError(
-        "Muon only supports 2D parameters whereas we found a parameter with size: "
-        f"{torch.Size(shape)}"
-    )
+def _check_matrices(group: dict, *, vectors: bool = False) -> None:
+    """ValueError, in torch's words, for a parameter of the group that is no matrix; by a view it
+    may be several. ``vectors``: without one it may be less, which torch refuses elsewhere."""
+    view = view_of(group)
+    for words, param in params_of(group):
+        shape = seen_shape(group, param, words)
+        few = len(shape) < 2 and not (vectors and view is None)
+        if few or (len(shape) > 2 and view is None):
+            seen = f", as {view} has {words} of shape {tuple(param.shape)}"
+            raise ValueError(
+                "Muon only supports 2D parameters whereas we found a parameter with size: "
+                f"{torch.Size(shape)}{'' if view is None else seen}"
+            )
 
 
 class _OfMatrices(torch.optim.Muon):
@@ -42,9 +49,7 @@ class _OfMatrices(torch.optim.Muon):
         defaults = torch.optim.Muon([{"params": []}], *args, **kwargs).defaults
         torch.optim.Optimizer.__init__(self, params, defaults)
         for group in self.param_groups:
-            for _, shape in shapes_of(group):
-                if len(shape) < 2:
-                    raise _no_matrix(shape)
+            _check_matrices({**group, "params": named_in(group)})
 
 
 class Muon(Factors, CompiledStep, _OfMatrices):
@@ -89,11 +94,11 @@ class Muon(Factors, CompiledStep, _OfMatrices):
         ``view``, or less with one, which torch refuses in the step."""
         if isinstance(param_group, dict):
             list_params(param_group)
-            seen = param_group.get(VIEW) is not None
-            for _, shape in shapes_of(param_group):
-                if len(shape) < 2 if seen else len(shape) > 2:
-                    raise _no_matrix(shape)
+            self._check_shapes(param_group)
         super().add_param_group(param_group)
+
+    def _check_shapes(self, group: dict) -> None:
+        _check_matrices(group, vectors=True)
 
 
 def _match_rms_of_five(group: dict) -> bool:

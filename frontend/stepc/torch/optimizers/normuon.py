@@ -81,5 +81,8 @@ class NorMuon(CheckedGroups, Factors, CompiledStep, torch.optim.Optimizer):
         """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
         constructor does, and for parameters that are no matrices."""
         if isinstance(param_group, dict):
-            check_matrices(param_group, "a matrix: give others to another optimizer")
+            self._check_shapes(param_group)
         super().add_param_group(param_group)
+
+    def _check_shapes(self, group: dict) -> None:
+        check_matrices(group, "a matrix: give others to another optimizer")

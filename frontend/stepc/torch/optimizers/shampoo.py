@@ -268,8 +268,7 @@ class Shampoo(Peer, torch.optim.Optimizer):
         constructor does, and for parameters of more than two dims. Warns of what has no
         factors."""
         if isinstance(param_group, dict):
-            what = "at most two dims: factors are of a matrix's rows and columns"
-            check_dims(param_group, range(3), what)
+            self._check_shapes(param_group)
         super().add_param_group(param_group)
         self._tell_of_fallbacks(self.param_groups[-1])
 
@@ -282,6 +281,9 @@ class Shampoo(Peer, torch.optim.Optimizer):
             f"Shampoo has no factors of vectors, and of dims of more than {most} elements",
             "are stepped with those of their other dim, or by the grafting method alone",
         )
+
+    def _check_shapes(self, group: dict) -> None:
+        check_dims(group, range(3), "at most two dims: factors are of a matrix's rows and columns")
 
     def _read_settings(self, group: dict) -> tuple:
         """What is compared before each step: options look at the parameters too."""

@@ -126,8 +126,7 @@ class SOAP(Peer, torch.optim.Optimizer):
         """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
         constructor does, and for parameters of more than two dims. Warns of what has no bases."""
         if isinstance(param_group, dict):
-            what = "at most two dims: bases are of a matrix's rows and columns"
-            check_dims(param_group, range(3), what)
+            self._check_shapes(param_group)
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         most = int(group["max_precond_dim"])
@@ -137,6 +136,9 @@ class SOAP(Peer, torch.optim.Optimizer):
             f"SOAP has no bases of vectors, and of dims of more than {most} elements",
             "are stepped in that of their other dim, or as by Adam",
         )
+
+    def _check_shapes(self, group: dict) -> None:
+        check_dims(group, range(3), "at most two dims: bases are of a matrix's rows and columns")
 
     def _read_settings(self, group: dict) -> tuple:
         """What is compared before each step: options look at the parameters too."""

@@ -23,6 +23,7 @@ from ..binding.binding import Binding
 from ..binding.groups import bound_groups, owned_state
 from ..binding.hypers import HyperReader
 from ..binding.state_map import ParamState
+from ..optimizers.checks import named_in
 from ..tensors.devices import device_of_parts, is_capturing
 from ..tensors.patterns import KEY as VIEW
 from ..tensors.patterns import has_views, views_of
@@ -41,15 +42,26 @@ from .presence import note_presence
 
 def make_binding(optimizer, previous=None, *, ahead: bool = False):
     """A Binding, or where a parameter is spread over ranks, or seen in another shape, one of its
-    parts. ``ahead``: of all parameters that may get a gradient, as that of parts always is."""
+    parts. ``ahead``: of all parameters that may get a gradient, as that of parts always is.
+    ValueError for shapes that the class does not step, as where a view was taken away."""
+    _check_shapes(optimizer)
     if has_parts(optimizer):
         return DistributedBinding(optimizer, previous)
     return Binding(optimizer, previous if isinstance(previous, Binding) else None, ahead=ahead)
 
 
+def _check_shapes(optimizer) -> None:
+    """As when groups were added: views may have been set since."""
+    if optimizer._shards is not None:  # parameters may be ranges of what was added
+        return
+    for group in optimizer.param_groups:
+        optimizer._check_shapes({**group, "params": named_in(group)})
+
+
 def as_seen(optimizer):
     """The optimizer, none of whose parameters is spread over ranks, or one of what rules see in
-    place of its parameters."""
+    place of its parameters. ValueError as for a binding."""
+    _check_shapes(optimizer)
     return (
         LocalOptimizer(optimizer, Parts(optimizer).groups, None)
         if has_views(optimizer)

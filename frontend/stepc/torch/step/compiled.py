@@ -198,6 +198,10 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
         """All in the group that compiled code depends on, but for the floats."""
         return tuple(self._read_options(group).values())
 
+    def _check_shapes(self, group: dict) -> None:
+        """Raises ValueError for what the class does not step, by its shape or by that which the
+        group's ``view`` gives it: when a group is added, and when a step is prepared."""
+
     # --- The step -------------------------------------------------------------
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
