@@ -114,6 +114,44 @@ def test_torchs_own_step_knows_no_views():
         optimizer.step()
 
 
+@pytest.mark.filterwarnings("ignore:stepc. SGD runs torch's own step")
+@pytest.mark.parametrize("kind", ["sparse", "complex"])
+def test_what_torchs_own_step_takes_beside(kind):
+    """A view is of its group: others have what torch's own step takes, with the bits of it."""
+
+    def made(view):
+        (param,), (table,) = make_params([CONV[0]]), make_params([(6, 2)])
+        if kind == "complex":
+            table = torch.nn.Parameter(torch.view_as_complex(table.detach().clone()))
+        groups = [{"params": [param], "view": view}, {"params": [table]}]
+        return [param, table], groups
+
+    more = {"lr": 0.1, "momentum": 0.9 if kind == "complex" else 0.0}
+    params, groups = made(CONV[1])
+    plain, others = made(None)
+    optimizer = st.SGD(groups, **more)
+    expected = torch.optim.SGD(others, **more)
+    twin = torch.nn.Parameter(params[0].detach().clone())
+    alone = st.SGD([{"params": [twin], "view": CONV[1]}], **more)
+    for step in range(4):
+        set_grads(params[:1], [twin], plain[:1], seed=step)
+        for table in (params[1], plain[1]):
+            torch.manual_seed(step)
+            table.grad = torch.randn(table.shape, dtype=table.dtype)
+            if kind == "sparse" and step != 2:
+                table.grad = table.grad.to_sparse(1)
+        for one in (optimizer, alone, expected):
+            one.step()
+    assert bits_equal(params[:1], [twin])
+    assert torch.allclose(params[1], plain[1], rtol=1e-6)
+    if kind == "complex":
+        held, theirs = optimizer.state[params[1]], expected.state[plain[1]]
+        assert torch.allclose(held["momentum_buffer"], theirs["momentum_buffer"], rtol=1e-6)
+    optimizer.param_groups[1]["view"] = "n m -> n m" if kind == "sparse" else "n -> n"
+    with pytest.raises(errors.StepcError, match="has a gradient that has layout|view='n -> n'"):
+        optimizer.step()
+
+
 def test_what_knows_ranges_alone():
     (param,) = make_params([CONV[0]])
     optimizer = st.AdamW([{"params": [param], "view": CONV[1]}])

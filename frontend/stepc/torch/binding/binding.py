@@ -168,6 +168,9 @@ class Binding(InParts):
         self._remainders.note()
         self._watched.note()
 
+    def prepare(self) -> None:
+        """Nothing: the plan is made with the binding."""
+
     def is_current(self, optimizer) -> bool:
         """Whether it is of the optimizer as that is now."""
         groups = optimizer.param_groups

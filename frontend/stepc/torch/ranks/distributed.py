@@ -277,6 +277,11 @@ class DistributedBinding(InParts, InPasses):
                 part.forget_gradient()
         return True
 
+    def prepare(self) -> None:
+        """Makes the plan ahead of the first step."""
+        if self._inner is None:
+            self._bind()
+
     def _facts(self, optimizer) -> _alike.Facts:
         """What all ranks are to step with. What a device keeps is not asked for: that would be to
         wait for it."""

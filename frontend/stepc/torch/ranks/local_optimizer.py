@@ -49,8 +49,11 @@ class LocalOptimizer:
             member.elsewhere = part.is_owned and not part.owns
 
     def _is_trained(self, param: torch.Tensor) -> bool:
-        """What was cut together is bound together, also when it is frozen later."""
-        part = self._parts[id(param)]
+        """What was cut together is bound together, also when it is frozen later. What torch's own
+        step has taken is bound when it has a gradient that it need not take."""
+        part, apart = self._parts[id(param)], self._optimizer()._apart
+        if apart is not None and apart.has(part.param):
+            return False
         cut = part.entry is not None and not self._shares.how.frozen.was(part.param)
         return cut or param.requires_grad
 

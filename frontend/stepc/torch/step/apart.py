@@ -37,6 +37,10 @@ class Apart:
                 self._known[id(param)] = (name, param)
         return id(obstacle.param) in self._known
 
+    def has(self, param: torch.Tensor) -> bool:
+        """Whether it is one of those that have been found."""
+        return id(param) in self._known
+
     def names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self._known.values())
 

@@ -28,7 +28,6 @@ from ..ranks.parts import is_distributed
 from ..ranks.zero.settings import one_by_one
 from ..tensors.devices import captures_steps_of
 from ..tensors.members import ObstacleError
-from ..tensors.patterns import has_views
 from . import modes as _modes
 from .account import account
 from .apart import Apart, step_apart, without_gradients
@@ -282,7 +281,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
                 self._num_steps += 1
                 return
             except ObstacleError as obstacle:
-                alone = not self._is_shared and not has_views(self)
+                alone = not self._is_shared
                 may_go = obstacle.eager and self._eager_class is not None and alone
                 if may_go and self._goes_apart(obstacle):
                     self._binding = binding
@@ -320,6 +319,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
             params = [param for _, param in taken]
             with without_gradients(params):  # what is to be refused is refused before anything
                 binding = binding or self._bind(None)
+                binding.prepare()
             step_apart(self, taken)
             with without_gradients(params):
                 return binding if binding.run(self) else self._bind_and_step(binding)
