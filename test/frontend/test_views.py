@@ -405,6 +405,7 @@ def test_what_is_read_of_options_is_seen():
         ("4 4 m -> 4 4 m", [0, 1, 2]),
         ("(4 4) 4 -> 4 4 4", [None, None, 1]),
         ("n 1 m -> 1 n m", [None, 0, 2]),
+        ("(03 n) m -> 3 n m", [None, None, 1]),
     ],
 )
 def test_dims_that_stay(text, dims):

@@ -13,7 +13,7 @@ CONV = ((6, 3, 2, 2), "o i h w -> o (i h w)")
 
 
 BAD = {
-    "n m": "view 'n m' has 0 '->', expected one",
+    "n m": "view 'n m'( of group [01])? has 0 '->', expected one",
     "n m -> m n": "changes the order of dims, which moves elements: a view is a reshape alone",
     "n m -> n": "has 'm' on one side alone",
     "n m -> n m k": "has 'k' on one side alone",
@@ -23,6 +23,8 @@ BAD = {
     "(a b) m -> a b m": "does not say how large 'a' and 'b' are: write all but one as numbers",
     "... m -> ... m": r"has '\.\.\.', expected names, numbers and \( \)",
     "(n m -> n m": r"has a '\(' without '\)'",
+    "(² n) m -> ² n m": "has '²', expected names, numbers",
+    "(٣ n) m -> ٣ n m": "has '٣', expected names, numbers",
     "((n) m) -> n m": r"has '\(', expected names",
     "n-m -> n m": "has '-', expected names",
     "a b c -> a (b c)": r"parameter 'w': view 'a b c -> a \(b c\)' is of 3 dims, and the shape is "
@@ -37,11 +39,13 @@ BAD = {
 def test_bad_views(text):
     """At the constructor, with a group that is added, loaded, and set."""
     (param,), (other,) = make_params([(12, 5)]), make_params([(2, 3)])
-    with pytest.raises(ValueError, match=BAD[text]):
+    with pytest.raises(ValueError, match=BAD[text]) as refused:
         st.AdamW([{"params": [("w", param)], "view": text}])
+    assert any(words in str(refused.value) for words in (f"'{text}' of group 0", "parameter 'w'"))
     for optimizer in (st.AdamW([("v", other)]), muon.SingleDeviceMuon([("v", other)])):
-        with pytest.raises(ValueError, match=BAD[text]):
+        with pytest.raises(ValueError, match=BAD[text]) as refused:
             optimizer.add_param_group({"params": [("w", param)], "view": text})
+        assert any(words in str(refused.value) for words in (f"'{text}' of group 1", "parameter 'w'"))
         assert len(optimizer.param_groups) == 1
     optimizer = st.AdamW([("w", param)])
     saved = optimizer.state_dict()
@@ -59,6 +63,8 @@ def test_bad_parameters():
         st.Muon([{"params": [last], "view": CONV[1]}])
     with pytest.raises(TypeError, match=r"view is 3, expected a text as 'o i h w"):
         st.Muon([{"params": [param], "view": 3}])
+    with pytest.raises(TypeError, match=r"view of group 1 is 3, expected a text as 'o i h w"):
+        st.AdamW([{"params": make_params([(3,)])}, {"params": [param], "view": 3}])
     lazy = torch.nn.LazyConv2d(3, 2).weight
     with pytest.raises(ValueError, match="has no shape yet, of which view"):
         st.AdamW([{"params": [lazy], "view": CONV[1]}])

@@ -28,9 +28,8 @@ def _match_rms_adamw(group: dict) -> bool:
 def _check_matrices(group: dict, *, vectors: bool = False) -> None:
     """ValueError, in torch's words, for a parameter of the group that is no matrix; by a view it
     may be several. ``vectors``: without one it may be less, which torch refuses elsewhere."""
-    view = view_of(group)
     for words, param in params_of(group):
-        shape = seen_shape(group, param, words)
+        shape, view = seen_shape(group, param, words), view_of(group)
         few = len(shape) < 2 and not (vectors and view is None)
         if few or (len(shape) > 2 and view is None):
             seen = f", as {view} has {words} of shape {tuple(param.shape)}"

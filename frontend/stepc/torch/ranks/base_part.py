@@ -12,10 +12,11 @@ import torch
 
 from ..binding.rules import WholeState
 from ..tensors.members import ObstacleError
-from ..tensors.patterns import View
+from ..tensors.patterns import View, check_memory, shape_seen
 
 Shape = tuple[int, ...]
 StatesOf = Callable[[Shape], dict[str, WholeState]]
+_refused = functools.partial(ObstacleError, eager=False)
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,7 @@ class Seen:
 
     def shape(self, shape: Shape) -> Shape:
         """Of a whole parameter; ObstacleError where the view does not fit it."""
-        try:
-            return self.view.shape(shape)
-        except ValueError as error:
-            raise ObstacleError(f"{self.name}: {error}", False) from None
+        return shape_seen(self.view, shape, self.name, part=False, error=_refused)
 
     def states(self, shape: Shape) -> dict[str, WholeState]:
         """Those of a parameter as the user has them: in its shape where they have all dims that are
@@ -88,12 +86,7 @@ class Part:
         """The same of the parameter: ObstacleError where its memory cannot be seen so."""
         if not self.is_seen:
             return tensor
-        if not tensor.is_contiguous():
-            raise ObstacleError(
-                f"{self.name} has strides {tuple(tensor.stride())} for shape "
-                f"{tuple(tensor.shape)}: {self.seen.view} is of a contiguous parameter",
-                False,
-            )
+        check_memory(self.seen.view, tensor, self.name, error=_refused)
         return tensor.view(self.seen.shape(tuple(tensor.shape)))
 
     def seen_layout(self, shape: Shape) -> tuple[Shape, Shape]:

@@ -160,7 +160,7 @@ def _mesh_of(part):
 def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf, sharing: Sharing):
     param, name = group["params"][place], parameter_name(group, number, place)
     states_of = _with_master(states_of, optimizer._kept.master_state(param))
-    view, seen = view_of(group), None
+    view, seen = view_of(group, number), None
     if view is not None:
         seen = Seen(name, view, states_of)
         states_of = seen.states

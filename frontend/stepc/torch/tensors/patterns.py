@@ -14,6 +14,7 @@ import functools
 import itertools
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -22,9 +23,19 @@ from torch.nn.parameter import is_lazy
 from .members import parameter_name
 
 KEY = "view"
-_TOKEN = re.compile(r"\s*([A-Za-z_]\w*|\d+|[()]|\.\.\.|\S)")
+_TOKEN = re.compile(r"\s*([A-Za-z_]\w*|[0-9]+|[()]|\.\.\.|\S)")
 
 Dim = tuple[str, ...]  # the names and numbers that are one dim
+Error = Callable[[str], Exception]
+
+
+class _NoViewError(Exception):
+    """What is wrong with a text, behind what it is called."""
+
+
+def _is_number(atom: str) -> bool:
+    """Of tokens: digits of other scripts, and superscripts, are none."""
+    return atom.isascii() and atom.isdigit()
 
 
 @dataclass(frozen=True)
@@ -47,8 +58,8 @@ class View:
             )
         sizes: dict[str, int] = {}
         for number, (dim, extent) in enumerate(zip(self.own, shape, strict=True)):
-            known = math.prod(int(atom) for atom in dim if atom.isdigit())
-            free = [atom for atom in dim if not atom.isdigit()]
+            known = math.prod(int(atom) for atom in dim if _is_number(atom))
+            free = [atom for atom in dim if not _is_number(atom)]
             if free and known and (part or extent % known == 0):
                 sizes[free[0]] = -(-extent // known)
             elif not part and (free or extent != known):
@@ -58,7 +69,7 @@ class View:
                     f"expected {expected}"
                 )
         return tuple(
-            math.prod(int(atom) if atom.isdigit() else sizes.get(atom, 0) for atom in dim)
+            math.prod(int(atom) if _is_number(atom) else sizes.get(atom, 0) for atom in dim)
             for dim in self.seen
         )
 
@@ -86,8 +97,8 @@ def _spans(dims: tuple[Dim, ...]) -> list[tuple[int, Dim]]:
     return list(zip(starts, atoms, strict=False))
 
 
-def _dims(text: str, view: str) -> tuple[Dim, ...]:
-    """Those of one side."""
+def _dims(text: str) -> tuple[Dim, ...]:
+    """Those of one side; numbers as they are written without zeros before them."""
     dims: list[Dim] = []
     inside: list[str] | None = None
     for token in _TOKEN.findall(text):
@@ -96,14 +107,16 @@ def _dims(text: str, view: str) -> tuple[Dim, ...]:
         elif token == ")" and inside is not None:
             dims.append(tuple(inside))
             inside = None
-        elif not token.isidentifier() and not token.isdigit():
-            raise ValueError(f"view '{view}' has {token!r}, expected names, numbers and ( )")
-        elif inside is None:
-            dims.append((token,))
+        elif not token.isidentifier() and not _is_number(token):
+            raise _NoViewError(f"has {token!r}, expected names, numbers and ( )")
         else:
-            inside.append(token)
+            atom = str(int(token)) if _is_number(token) else token
+            if inside is None:
+                dims.append((atom,))
+            else:
+                inside.append(atom)
     if inside is not None:
-        raise ValueError(f"view '{view}' has a '(' without ')'")
+        raise _NoViewError("has a '(' without ')'")
     return tuple(dims)
 
 
@@ -111,81 +124,105 @@ def _check(view: View) -> None:
     sides = []
     for dims in (view.own, view.seen):
         atoms = [atom for dim in dims for atom in _without_ones(dim)]
-        names = [atom for atom in atoms if not atom.isdigit()]
+        names = [atom for atom in atoms if not _is_number(atom)]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ValueError(f"{view} has '{twice}' twice on one side")
+            raise _NoViewError(f"has '{twice}' twice on one side")
         sides.append(atoms)
     for dim in view.own:
-        free = [atom for atom in dim if not atom.isdigit()]
+        free = [atom for atom in dim if not _is_number(atom)]
         if len(free) > 1:
-            raise ValueError(
-                f"{view} does not say how large {' and '.join(map(repr, free))} are: write all "
-                "but one as numbers"
+            raise _NoViewError(
+                f"does not say how large {' and '.join(map(repr, free))} are: write all but one "
+                "as numbers"
             )
     own, seen = sides
     alone = [a for a in sorted({*own, *seen}) if own.count(a) != seen.count(a)]
     if alone:
-        raise ValueError(f"{view} has {', '.join(map(repr, alone))} on one side alone")
+        raise _NoViewError(f"has {', '.join(map(repr, alone))} on one side alone")
     if own != seen:
-        raise ValueError(
-            f"{view} changes the order of dims, which moves elements: a view is a reshape alone"
+        raise _NoViewError(
+            "changes the order of dims, which moves elements: a view is a reshape alone"
         )
 
 
 @functools.lru_cache(maxsize=256)
-def parse(text: str) -> View:
-    """ValueError, naming what is wrong, for a text that is no view."""
+def _parsed(text: str) -> View:
     sides = text.split("->")
     if len(sides) != 2:
-        raise ValueError(f"view '{text}' has {len(sides) - 1} '->', expected one")
-    view = View(text, *(_dims(side, text) for side in sides))
+        raise _NoViewError(f"has {len(sides) - 1} '->', expected one")
+    view = View(text, *map(_dims, sides))
     _check(view)
     return view
 
 
-def view_of(group: dict) -> View | None:
-    """Of a parameter group; TypeError and ValueError."""
-    text = group.get(KEY)
+def parse(text: str, whose: str = "") -> View:
+    """ValueError, naming what is wrong, for a text that is no view. ``whose`` is behind it then."""
+    try:
+        return _parsed(text)
+    except _NoViewError as error:
+        raise ValueError(f"view '{text}'{whose} {error}") from None
+
+
+def view_of(group: dict, number: int | None = None) -> View | None:
+    """Of a parameter group, of which errors say the number; TypeError and ValueError."""
+    text, whose = group.get(KEY), "" if number is None else f" of group {number}"
     if text is None:
         return None
     if not isinstance(text, str):
-        raise TypeError(f"view is {text!r}, expected a text as 'o i h w -> o (i h w)'")
-    return parse(text)
+        raise TypeError(f"view{whose} is {text!r}, expected a text as 'o i h w -> o (i h w)'")
+    return parse(text, whose)
+
+
+def shape_seen(
+    view: View, shape: tuple[int, ...], words: str, *, part: bool, error: Error = ValueError
+) -> tuple[int, ...]:
+    """As :meth:`View.shape`, of what ``words`` call; ``error`` where it does not fit."""
+    try:
+        return view.shape(shape, part=part)
+    except ValueError as why:
+        raise error(f"{words}: {why}") from None
+
+
+def check_memory(
+    view: View, tensor: torch.Tensor, words: str, *, error: Error = ValueError
+) -> None:
+    """``error`` for a tensor that is not contiguous, which no view can be of."""
+    if not tensor.is_contiguous():
+        raise error(
+            f"{words} has strides {tuple(tensor.stride())} for shape {tuple(tensor.shape)}: {view} "
+            "is of the memory of a contiguous parameter, as param.data = param.data.contiguous() "
+            "makes it"
+        )
 
 
 def seen_shape(
     group: dict, param: torch.Tensor, words: str, *, part: bool = True
 ) -> tuple[int, ...]:
     """What a rule sees of a group's parameter, which ``words`` call and which may be a part;
-    ValueError."""
-    view = view_of(group)
-    if view is None:
-        return tuple(param.shape)
+    TypeError and ValueError."""
     try:
-        return view.shape(tuple(param.shape), part=part)
-    except ValueError as error:
-        raise ValueError(f"{words}: {error}") from None
+        view = view_of(group)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{words}: {error}") from None
+    shape = tuple(param.shape)
+    return shape if view is None else shape_seen(view, shape, words, part=part)
 
 
 def check_view(group: dict, number: int, parts: bool) -> None:
     """TypeError and ValueError for a view that is none, or of another shape than a parameter's;
     plain ones may be ``parts``. Of a part an owner sees the whole, whatever its memory is."""
-    view = view_of(group)
+    view = view_of(group, number)
     for place, param in enumerate(group["params"] if view is not None else ()):
         words = parameter_name(group, number, place)
         if is_lazy(param):
             raise ValueError(f"{words} has no shape yet, of which {view} could be")
         local = getattr(param, "_local_tensor", param)
         is_plain = local is param
-        seen_shape(group, param, words, part=parts and is_plain)
+        shape_seen(view, tuple(param.shape), words, part=parts and is_plain)
         part = parts if is_plain else not all(p.is_replicate() for p in param.placements)
-        if not part and local.layout is torch.strided and not local.is_contiguous():
-            raise ValueError(
-                f"{words} has strides {tuple(local.stride())} for shape {tuple(local.shape)}: "
-                f"{view} is of the memory of a contiguous parameter, as "
-                "param.data = param.data.contiguous() makes it"
-            )
+        if not part and local.layout is torch.strided:
+            check_memory(view, local, words)
 
 
 def with_views(saved: list[dict], own: list[dict]) -> list[dict]:
