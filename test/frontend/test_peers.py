@@ -325,6 +325,23 @@ def test_norm_of_lomo():
     assert optimizer.clip_coef == pytest.approx(0.01 / (float(norm) + 1e-6))
 
 
+@pytest.mark.parametrize(
+    ("make", "error", "bad"),
+    [
+        (colossal.Lamb, ValueError, {"lr": -1, "betas": (2, 2), "eps": -1}),
+        (lambda params: came.CAME(params, 1e-3), AssertionError, {"lr": 0, "betas": (2, 0, 0)}),
+    ],
+)
+def test_groups_are_checked_as_defaults(make, error, bad):
+    params = make_params([(3,), (4,)])
+    optimizer = make(params[:1])
+    for name, value in bad.items():
+        with pytest.raises(error):
+            optimizer.add_param_group({"params": params[1:], name: value})
+        assert len(optimizer.param_groups) == 1
+    optimizer.add_param_group({"params": params[1:], "lr": 0.5})
+
+
 def bound_before_locals(text, path="<text>"):
     """Names that a function binds before it says ``locals()``, which are no arguments: a group
     would have them as keys."""

@@ -8,6 +8,7 @@ import copy
 import io
 import itertools
 import pickle
+import warnings
 import weakref
 
 import numpy
@@ -412,3 +413,18 @@ def test_dims_that_stay(text, dims):
     """By which states lie where a parameter is cut: also where sizes are the same."""
     view = patterns.parse(text)
     assert [view.own_dim(number) for number in range(len(dims))] == dims
+
+
+@pytest.mark.parametrize("kind", ["SOAP", "Shampoo"])
+def test_a_warning_that_is_an_error(kind):
+    """Of an added group, which is then refused as by another error."""
+    matrix, vector = make_params([(3, 3), (3,)])
+    optimizer = getattr(st, kind)([matrix])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match="parameters 0 "):
+            optimizer.add_param_group({"params": [vector]})
+    assert len(optimizer.param_groups) == 1
+    with pytest.warns(RuntimeWarning, match="parameters 0 "):
+        optimizer.add_param_group({"params": [vector]})
+    assert len(optimizer.param_groups) == 2

@@ -45,7 +45,9 @@ def test_bad_views(text):
     for optimizer in (st.AdamW([("v", other)]), muon.SingleDeviceMuon([("v", other)])):
         with pytest.raises(ValueError, match=BAD[text]) as refused:
             optimizer.add_param_group({"params": [("w", param)], "view": text})
-        assert any(words in str(refused.value) for words in (f"'{text}' of group 1", "parameter 'w'"))
+        assert any(
+            words in str(refused.value) for words in (f"'{text}' of group 1", "parameter 'w'")
+        )
         assert len(optimizer.param_groups) == 1
     optimizer = st.AdamW([("w", param)])
     saved = optimizer.state_dict()
@@ -106,6 +108,33 @@ def test_what_sees_no_matrix():
     set_grads([matrix])
     with pytest.raises(errors.TensorError, match=r"no rule of optimizer 'muon' .* \(24,\)"):
         optimizer.step()
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_the_callers_dict_is_as_it_was(twice):
+    """Where a group is refused, by the class or by torch."""
+    (kernel, uneven) = make_params([(8, 4, 2, 2), (13, 3, 2, 2)])
+    param = kernel if twice else uneven
+    jordans = muon.SingleDeviceMuon([kernel])
+    mixed = muon.MuonWithAuxAdam([{"params": [kernel], "use_muon": True}])
+    of_adam = {"use_muon": False, "lr": 0.1 if twice else -1.0}
+    galore = st.GaLoreAdamW([kernel])
+    for optimizer, more in (
+        (jordans, {}),
+        (mixed, {"use_muon": True}),
+        (mixed, of_adam),
+        (galore, {"rank": 2, "view": CONV[1], "lr": 0.1 if twice else -1.0}),
+    ):
+        group = {"params": [param], **more}
+        with pytest.raises(
+            ValueError, match=r"more than one parameter group|scales by its|Invalid"
+        ):
+            optimizer.add_param_group(group)
+        assert group == {"params": [param], **more} and len(optimizer.param_groups) == 1
+    group = {"params": iter([param])}
+    with pytest.raises(ValueError, match=r"more than one parameter group|scales by its"):
+        jordans.add_param_group(group)
+    assert group == {"params": [param]}
 
 
 def test_torchs_own_step_knows_no_views():

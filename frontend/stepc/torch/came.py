@@ -12,9 +12,12 @@ from .optimizers.peer import Peer
 __all__ = ["CAME"]
 
 
-def _check(lr: float, betas: tuple[float, ...]) -> None:
+def _check_lr(lr: float) -> None:
     if not lr > 0.0:
         raise AssertionError(f"lr is {lr}, expected a number above 0")
+
+
+def _check_betas(betas: tuple[float, ...]) -> None:
     for index, beta in enumerate(betas):
         if not 0.0 <= beta <= 1.0:
             raise AssertionError(f"beta {index} is {beta}, expected one in [0, 1]")
@@ -59,6 +62,7 @@ class CAME(Peer, torch.optim.Optimizer):
         "exp_avg_res_col": -2,
     }
     _transient_states = frozenset({"RMS"})
+    _ranges = {"lr": _check_lr, "betas": _check_betas}
 
     def __init__(
         self,
@@ -70,5 +74,4 @@ class CAME(Peer, torch.optim.Optimizer):
         weight_decay: float = 0.0,
         **features,
     ) -> None:
-        _check(lr, betas)
         self._begin(locals())

@@ -15,7 +15,7 @@ import torch
 from . import apex, came
 from .binding.features import DynamicLossScale
 from .binding.hypers import BETAS, named
-from .optimizers.checks import check_betas, check_not_negative
+from .optimizers.checks import check_betas
 from .optimizers.galore import GaLoreStep
 from .optimizers.peer import Peer, not_negative
 from .optimizers.peer_adam import GroupCounts, PeerAdam
@@ -164,6 +164,11 @@ class Lamb(Peer, torch.optim.Optimizer):
         **BETAS,
     )
     _transient_states = frozenset({"weight_norm", "adam_norm", "trust_ratio"})
+    _ranges = {
+        "lr": not_negative("learning rate"),
+        "eps": not_negative("epsilon value"),
+        "betas": check_betas,
+    }
 
     def __init__(
         self,
@@ -176,9 +181,6 @@ class Lamb(Peer, torch.optim.Optimizer):
         bias_correction: bool = False,
         **features,
     ) -> None:
-        check_not_negative(lr, "learning rate")
-        check_not_negative(eps, "epsilon value")
-        check_betas(betas)
         self.adam = adam
         self._begin(locals(), ("adam",))
 

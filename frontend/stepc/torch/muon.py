@@ -20,6 +20,7 @@ from .optimizers.checks import (
     list_params,
     params_of,
     shapes_of,
+    unchanged_where_refused,
 )
 from .optimizers.factors import Factors
 from .step.compiled import CompiledStep
@@ -112,15 +113,16 @@ class _Step(CheckedGroups, Factors, CompiledStep):
     def add_param_group(self, param_group: dict) -> None:
         """Adds a parameter group, as torch's; raises ValueError for values out of range, and for
         parameters that are no matrices where they are to be."""
-        if isinstance(param_group, dict) and _use_muon(param_group):
-            list_params(param_group)
-            # Of parts nobody knows the scale yet.
-            if param_group.get(VIEW) is None and not self._layouts:
-                _view_kernels(param_group)
-            self._check_shapes(param_group)
-            if self._sorts:
-                _largest_first(param_group)
-        super().add_param_group(param_group)
+        with unchanged_where_refused(param_group):
+            if isinstance(param_group, dict) and _use_muon(param_group):
+                list_params(param_group)
+                # Of parts nobody knows the scale yet.
+                if param_group.get(VIEW) is None and not self._layouts:
+                    _view_kernels(param_group)
+                self._check_shapes(param_group)
+                if self._sorts:
+                    _largest_first(param_group)
+            super().add_param_group(param_group)
 
     def _check_shapes(self, group: dict) -> None:
         if _use_muon(group):
@@ -212,9 +214,12 @@ class _WithAdam(_Step):
                     f"a group with use_muon={param_group['use_muon']} has "
                     f"{', '.join(map(repr, sorted(unknown)))}, expected {', '.join(own)}"
                 )
+        else:
+            own = {}
+        with unchanged_where_refused(param_group):
             for name, value in own.items():
                 param_group.setdefault(name, value)
-        super().add_param_group(param_group)
+            super().add_param_group(param_group)
 
 
 class SingleDeviceMuonWithAuxAdam(_WithAdam, torch.optim.Optimizer):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -62,6 +63,22 @@ def list_params(group: dict) -> None:
     params = group["params"]
     if not isinstance(params, set):  # which torch refuses, as it has no order
         group["params"] = [params] if isinstance(params, Tensor) else list(params)
+
+
+@contextlib.contextmanager
+def unchanged_where_refused(group: dict) -> Iterator[None]:
+    """The caller's dict has its own keys again where adding it raises; but for the list that has
+    been made of its parameters."""
+    before = dict(group) if isinstance(group, dict) else None
+    try:
+        yield
+    except BaseException:
+        if before is not None:
+            if isinstance(before.get("params"), Iterator):  # which is at its end
+                before["params"] = group["params"]
+            group.clear()
+            group.update(before)
+        raise
 
 
 def params_of(group: dict) -> Iterator[tuple[str, Tensor]]:

@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from ..binding.hypers import BETAS, named
-from .checks import check_whole, list_params, shapes_of
+from .checks import check_whole, list_params, shapes_of, unchanged_where_refused
 from .hf_adafactor import Adafactor
 from .peer import Peer
 
@@ -78,12 +78,13 @@ class LowRankGroups:
     def add_param_group(self, param_group: dict) -> None:
         """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
         constructor does, and for a ``rank`` of what are no matrices."""
-        if isinstance(param_group, dict) and "rank" in param_group:
-            list_params(param_group)
-            self._check_shapes(param_group)
-            for name, value in self._low_rank_defaults.items():
-                param_group.setdefault(name, value)
-        super().add_param_group(param_group)
+        with unchanged_where_refused(param_group):
+            if isinstance(param_group, dict) and "rank" in param_group:
+                list_params(param_group)
+                self._check_shapes(param_group)
+                for name, value in self._low_rank_defaults.items():
+                    param_group.setdefault(name, value)
+            super().add_param_group(param_group)
 
     def _check_shapes(self, group: dict) -> None:
         if "rank" in group:

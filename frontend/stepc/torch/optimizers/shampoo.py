@@ -269,8 +269,10 @@ class Shampoo(Peer, torch.optim.Optimizer):
         factors."""
         if isinstance(param_group, dict):
             self._check_shapes(param_group)
+            group = {**self.defaults, **param_group}
+            self._check_values(group)
+            self._tell_of_fallbacks(group)  # ahead: it may be an error that a filter makes of it
         super().add_param_group(param_group)
-        self._tell_of_fallbacks(self.param_groups[-1])
 
     def _tell_of_fallbacks(self, group: dict) -> None:
         """Of what the original would have factors of."""

@@ -127,8 +127,12 @@ class SOAP(Peer, torch.optim.Optimizer):
         constructor does, and for parameters of more than two dims. Warns of what has no bases."""
         if isinstance(param_group, dict):
             self._check_shapes(param_group)
+            group = {**self.defaults, **param_group}
+            self._check_values(group)
+            self._tell_of_fallbacks(group)  # ahead: it may be an error that a filter makes of it
         super().add_param_group(param_group)
-        group = self.param_groups[-1]
+
+    def _tell_of_fallbacks(self, group: dict) -> None:
         most = int(group["max_precond_dim"])
         tell_of_fallbacks(
             group,
