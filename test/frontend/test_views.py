@@ -16,8 +16,16 @@ import pytest
 import stepc.torch as st
 import torch
 from common import ZOO, bits_equal, make_params, set_grads
+from stepc import errors
 from stepc.torch import moonlight, muon
+from stepc.torch.binding.rules import WholeState
+from stepc.torch.ranks.base_part import Seen
 from stepc.torch.tensors import patterns
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:stepc. S.* has no (bases|factors) of vectors")
 CONV = ((6, 3, 2, 2), "o i h w -> o (i h w)", (6, 12))
@@ -146,6 +154,57 @@ def test_blocks_are_as_parameters_of_their_own(name, dtype):
         assert bits_equal([optimizer.state[p]["momentum_buffer"]], [torch.cat(buffers)])
 
 
+def rms(tensor):
+    return float(tensor.square().mean().sqrt())
+
+
+FACTORS = {
+    "transformers'": ("exp_avg_sq_row", "exp_avg_sq_col"),
+    "torch's": ("row_var", "col_var"),
+}
+
+
+def adafactor_of(kind, groups, threshold):
+    if kind == "torch's":
+        return st.Adafactor(groups, lr=0.1, weight_decay=0.0, d=threshold)
+    return st.hf.Adafactor(groups, lr=0.1, relative_step=False, clip_threshold=threshold)
+
+
+@pytest.mark.parametrize("kind", FACTORS)
+def test_adafactors_measure_the_whole(kind):
+    """Blocks have rows and columns of their own; what clips and scales is of all of them."""
+    sizes = torch.tensor([1.0, 2.0, 3.0]).repeat_interleave(4)[:, None]
+    value = make_params([BLOCKS[0]])[0].detach() * sizes
+    steep = torch.eye(4, 5) * 0.3 ** torch.arange(4)[:, None]  # no product of rows and columns
+    grad = steep.repeat(3, 1) + torch.linspace(0, 0.05, 60).view(12, 5)
+    moves = []
+    for threshold in (1e6, 1.0):
+        param = torch.nn.Parameter(value.clone())
+        blocks = [torch.nn.Parameter(block.clone()) for block in value.chunk(3)]
+        for p, own in zip((param, *blocks), (grad, *grad.chunk(3)), strict=True):
+            p.grad = own.clone()
+        whole = adafactor_of(kind, [{"params": [param], "view": BLOCKS[1]}], threshold)
+        apart = adafactor_of(kind, blocks, threshold)
+        whole.step()
+        apart.step()
+        for name in FACTORS[kind]:
+            own = torch.cat([apart.state[block][name].flatten() for block in blocks])
+            assert torch.allclose(whole.state[param][name].flatten(), own, rtol=1e-6)
+        moves.append([param.detach() - value, torch.cat(blocks).detach() - value])
+    (free, free_apart), (clipped, clipped_apart) = moves
+    scales = torch.tensor([rms(block) for block in value.chunk(3)])
+    rates = scales.repeat_interleave(4)[:, None]
+    assert torch.allclose(free / rms(value), free_apart / rates, rtol=1e-4, atol=3e-6)
+    assert not torch.allclose(free, free_apart, rtol=0.1)
+    growth = rms(free) / (0.1 * rms(value))
+    assert growth > 1.1
+    assert torch.allclose(clipped, free / growth, rtol=1e-4, atol=3e-6)
+    growths = torch.tensor([rms(b) for b in free_apart.chunk(3)]) / (0.1 * scales)
+    expected = free_apart / growths.clamp_min(1).repeat_interleave(4)[:, None]
+    assert torch.allclose(clipped_apart, expected, rtol=1e-4, atol=3e-6)
+    assert float(growths.max() - growths.min()) > 0.01
+
+
 def train_adafactor(steps=2, views=True, cases=(CONV, BLOCKS, ROW), first=0, params=None, **more):
     """``hf.Adafactor``, whose rows and columns are of what is seen."""
     params = make_params([shape for shape, *_ in cases]) if params is None else params
@@ -217,6 +276,46 @@ def test_a_first_step_without_a_gradient(kind, text):
     assert bits_equal(params, plain)
 
 
+def flattened(optimizer, param, saved=None):
+    """In the form without groups of torch.distributed.checkpoint, or loaded from it."""
+    module = torch.nn.Module()
+    module.weight = param
+    options = StateDictOptions(flatten_optimizer_state_dict=True)
+    if saved is None:
+        return get_optimizer_state_dict(module, optimizer, options=options)
+    set_optimizer_state_dict(module, optimizer, saved, options=options)
+    return None
+
+
+def test_a_flattened_state():
+    """Has the view of each parameter; torch loads it by the keys that the optimizer has."""
+
+    def made(view, steps=2):
+        (param,) = make_params([CONV[0]])
+        optimizer = st.AdamW([{"params": [param]} | view])
+        for step in range(steps):
+            set_grads([param], seed=step)
+            optimizer.step()
+        return param, optimizer
+
+    view = {"view": CONV[1]}
+    param, optimizer = made(view)
+    saved = flattened(optimizer, param)
+    assert saved["param_groups.weight.view"] == CONV[1]
+    again, loaded = made(view, 0)
+    again.data.copy_(param.detach())
+    flattened(loaded, again, copy.deepcopy(saved))
+    for p, own in ((param, optimizer), (again, loaded)):
+        set_grads([p], seed=2)
+        own.step()
+    assert bits_equal([param], [again]) and loaded.param_groups[0]["view"] == CONV[1]
+    plain, without = made({})
+    with pytest.raises(KeyError, match=r"param_groups\.weight\.view"):
+        flattened(loaded, again, flattened(without, plain))
+    flattened(without, plain, saved)
+    assert "view" not in without.param_groups[0]
+
+
 def test_a_state_of_no_view_leaves_the_optimizers():
     """Also one whose group says so."""
     (param,), (plain,) = make_params([CONV[0]]), make_params([CONV[0]])
@@ -267,12 +366,21 @@ def test_what_a_step_has_beside():
         assert_alike(optimizer, params, alone, hand)
         assert optimizer.last_step.grad_norm == alone.last_step.grad_norm
         assert f"view '{CONV[1]}'" in optimizer.describe_layouts()
-        again = pickle.loads(pickle.dumps(optimizer))
-        assert [group["view"] for group in again.param_groups] == [CONV[1], BLOCKS[1]]
         copies = zip(optimizer.parameter_copies(), alone.parameter_copies(), strict=True)
-        assert all(a.reshape(b.shape).equal(b) for a, b in copies)
+        for (a, b), p in zip(copies, params, strict=True):
+            assert a.shape == p.shape and a.reshape(b.shape).equal(b)
         with optimizer.averaged(), alone.averaged():
             assert bits_equal([p.reshape(q.shape) for p, q in zip(params, hand, strict=True)], hand)
+        again = pickle.loads(pickle.dumps(optimizer))
+        assert [group["view"] for group in again.param_groups] == [CONV[1], BLOCKS[1]]
+        twins = [group["params"][0] for group in again.param_groups]
+        for step in (3, 4):
+            set_grads(params, twins, seed=step)
+            optimizer.step()
+            again.step()
+        assert bits_equal(params, twins)
+        for p, q in zip(params, twins, strict=True):
+            assert bits_equal(optimizer.state[p].values(), again.state[q].values())
 
 
 def test_within_the_backward_pass():
@@ -318,6 +426,45 @@ def test_parameters_that_move():
         optimizer.step()
         other.step()
     assert bits_equal([param], [twin])
+
+
+def test_strides_that_change_alone():
+    """A square parameter that is transposed has its memory and its shape: refused."""
+    (param,) = make_params([(6, 6)])
+    optimizer = st.AdamW([{"params": [param], "view": "(2 n) m -> 2 n m"}])
+    set_grads([param])
+    optimizer.step()
+    before = param.detach().clone()
+    param.data = param.data.t()
+    set_grads([param], seed=1)
+    with pytest.raises(errors.TensorError, match=r"has strides \(1, 6\) for shape \(6, 6\)"):
+        optimizer.step()
+    assert param.detach().t().equal(before)
+    param.data = param.detach().contiguous()
+    optimizer.step()
+
+
+def test_states_that_lie_as_a_parameter():
+    """One of a parameter's dims, each in its place, of which it has not all elements: it would be
+    taken for one of all."""
+    seen = Seen("w", patterns.parse("n m -> n 1 m"), lambda shape: {})
+    assert seen.as_own(WholeState((4, 6), (0, 2)), (4, 6)) == WholeState((4, 6), (None, None))
+    assert seen.as_own(WholeState((4,), (0,)), (4, 6)) == WholeState((4,), (0,))
+    assert seen.as_own(WholeState((6,), (2,)), (4, 6)) == WholeState((6,), (1,))
+    assert seen.as_own(WholeState((4, 1, 6), (0, 1, 2)), (4, 6)) == WholeState((4, 6), (0, 1))
+
+
+def test_a_gradient_of_a_graph():
+    """``backward(create_graph=True)``: the step is no part of it, whatever the view's shape."""
+    for text in ("n m -> n m", "n m -> (n m)"):
+        params, plain = make_params([(3, 4)]), make_params([(3, 4)])
+        optimizer, alone = st.AdamW([{"params": params, "view": text}]), st.AdamW(plain)
+        for p in (*params, *plain):
+            p.sin().sum().backward(create_graph=True)
+            assert p.grad.requires_grad
+        optimizer.step()
+        alone.step()
+        assert bits_equal(params, plain)
 
 
 def test_a_view_that_is_set_later():

@@ -80,7 +80,8 @@ class Part:
 
     def as_seen(self, tensor: torch.Tensor) -> torch.Tensor:
         """A gradient of the parameter's shape as the plan has it."""
-        return tensor.reshape(self.local.shape) if self.is_seen else tensor
+        shape = self.local.shape
+        return tensor.reshape(shape) if self.is_seen and tensor.shape != shape else tensor
 
     def memory_as_seen(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same of the parameter: ObstacleError where its memory cannot be seen so."""

@@ -97,7 +97,9 @@ class WholePart(Part):
                 f"{self.seen.view} cannot be",
                 False,
             )
-        set_grad(self.local, None if grad is None else self.as_seen(grad.detach()))
+        if grad is not None and grad.requires_grad:  # of a graph that is kept
+            grad = grad.detach()
+        set_grad(self.local, None if grad is None else self.as_seen(grad))
 
     def describe(self, axes: dict) -> str:
         return f"{self.param.dtype} of shape {tuple(self.param.shape)}"
