@@ -18,7 +18,7 @@ import torch
 from double import CUDA_HOST, MEMBER, STEPC, get_manifest, make_zip, read_zip, run_checked
 from stepc import _compiler
 from stepc._structures import DLTensor
-from stepc.torch.tensors import views as _tensors
+from stepc.torch.tensors import dlpack as _tensors
 from stepc.torch.tensors import walk as _walk
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map

@@ -7,7 +7,7 @@ import pytest
 import stepc.torch
 import torch
 from common import bits_equal, clone_params, distance, make_params, set_grads, states, train
-from stepc.torch.tensors import views as _tensors
+from stepc.torch.tensors import dlpack as _tensors
 
 
 def pair(kind="AdamW", shapes=None, **kwargs):

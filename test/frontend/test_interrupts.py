@@ -21,7 +21,7 @@ import torch
 from common import bits_equal, make_params, set_grads, states
 from stepc import _library, _mesh, _runtime, _structures, _trace, errors
 from stepc.definition import Definition
-from stepc.torch.tensors import views as _tensors
+from stepc.torch.tensors import dlpack as _tensors
 
 RAISE = _trace._PROTOTYPE(("raise", ctypes.CDLL(None)))  # of the signal that its context is
 SPEC = ("param=f32,grad=f32,layout.-1=dp",)

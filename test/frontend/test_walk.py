@@ -15,7 +15,7 @@ import pytest
 import stepc.torch
 import torch
 from common import bits_equal, clone_params, each_way, make_params, needs_table, set_grads, train
-from stepc.torch.tensors import views as _tensors
+from stepc.torch.tensors import dlpack as _tensors
 from stepc.torch.tensors import walk as _walk
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 
 from ...interface import Interface, Options
-from ..tensors.views import NARROW
+from ..tensors.dlpack import NARROW
 
 
 class Feature:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 
 from ... import errors
-from ..tensors import views as _tensors
+from ..tensors import dlpack as _tensors
 from ..tensors.device_memory import bytes_at
 from ..tensors.members import trainable_members
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from ...interface import Interface
-from ..tensors import views as _tensors
+from ..tensors import dlpack as _tensors
 from ..tensors.members import ObstacleError
 
 MASTERS = {"f32": "master", "remainder": "remainder"}  # the state of each form

@@ -16,7 +16,7 @@ import torch
 from ... import errors
 from ..._log import log, parameters
 from ...interface import Interface
-from ..tensors import views as _tensors
+from ..tensors import dlpack as _tensors
 from ..tensors.members import Member, ObstacleError, is_counter
 from . import memory as _states
 from .features import STATES

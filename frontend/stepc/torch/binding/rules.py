@@ -14,7 +14,7 @@ from ... import errors
 from ..._describe import Query, Tensor
 from ..._mesh import Layout
 from ...interface import Interface, Options, describe_option, describe_options
-from ..tensors import views as _tensors
+from ..tensors import dlpack as _tensors
 from ..tensors.members import Member
 from . import features as _features
 from .precision import Kept

@@ -14,7 +14,7 @@ import torch
 
 from ..binding.hypers import BETAS, Part, named
 from ..step.compiled import CompiledStep
-from ..tensors.views import NARROW
+from ..tensors.dlpack import NARROW
 
 # Behind what a class says of itself.
 _ALL_SAY = """

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from ... import errors
-from ..tensors.views import set_grad
+from ..tensors.dlpack import set_grad
 from . import alike as _alike
 from .exchanges import exchanging, gathered
 

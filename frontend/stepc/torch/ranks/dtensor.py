@@ -12,8 +12,8 @@ import torch
 from ... import errors
 from ..._mesh import Layout
 from ..binding.rules import WholeState
+from ..tensors.dlpack import set_grad
 from ..tensors.members import ObstacleError
-from ..tensors.views import set_grad
 from .base_part import Part
 from .describe import lies
 from .exchanges import exchanging

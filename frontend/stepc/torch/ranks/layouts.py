@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 
 from ... import _mesh
+from ..tensors.dlpack import divided, set_grad
 from ..tensors.members import ObstacleError
-from ..tensors.views import divided, set_grad
 from . import alike as _alike
 from .agreement import difference
 from .base_part import Part

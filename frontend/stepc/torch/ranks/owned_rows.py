@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from ..tensors.views import divided
+from ..tensors.dlpack import divided
 from .messages import Reader, aligned, exchange, pack
 
 

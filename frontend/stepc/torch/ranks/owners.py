@@ -21,8 +21,8 @@ from ..._describe import choose_owners
 from ..binding.groups import rules_of
 from ..binding.rules import Rules
 from ..tensors.callers import level_of_caller
+from ..tensors.dlpack import set_grad
 from ..tensors.members import ObstacleError
-from ..tensors.views import set_grad
 from . import alike as _alike
 from .exchanges import exchanging, gathered
 from .messages import Reader, aligned, exchange, pack

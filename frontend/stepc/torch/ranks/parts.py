@@ -40,9 +40,9 @@ import torch
 
 from ..binding.groups import rules_of
 from ..binding.rules import Rules, WholeState, whole_states
+from ..tensors.dlpack import set_grad
 from ..tensors.members import ObstacleError, parameter_name
 from ..tensors.patterns import has_views, view_of
-from ..tensors.views import set_grad
 from .base_part import Part, Seen, StatesOf
 from .describe import shared_over
 from .dtensor import DTensorPart, is_dtensor

@@ -14,8 +14,8 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
+from ..tensors.dlpack import set_grad
 from ..tensors.members import ObstacleError
-from ..tensors.views import set_grad
 from .layouts import Layout
 from .state_parts import assemble
 from .zero.part import ZeroPart, has_rows, row_size

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import torch
 
-from ..tensors import views as _tensors
+from ..tensors import dlpack as _tensors
 from ..tensors.members import ObstacleError, named_parameters
 from .eager import step_eagerly
 

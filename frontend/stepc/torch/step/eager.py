@@ -12,8 +12,8 @@ import torch
 from ... import errors
 from ..._log import log, parameters
 from ..tensors.callers import level_of_caller
+from ..tensors.dlpack import NARROW
 from ..tensors.patterns import KEY as VIEW
-from ..tensors.views import NARROW
 
 
 class NeedsEagerError(errors.StepcError):

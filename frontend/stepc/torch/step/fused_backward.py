@@ -25,9 +25,9 @@ from ... import errors
 from ..ranks.distributed import make_binding
 from ..ranks.dtensor import is_dtensor
 from ..ranks.exchanges import within
+from ..tensors.dlpack import obstacle
 from ..tensors.hooks import GradientHooks
 from ..tensors.members import ObstacleError
-from ..tensors.views import obstacle
 from .backward_checks import check_step, name_of, trained, wants_norm
 from .backward_norms import Norms, coefficient_of, hooked
 

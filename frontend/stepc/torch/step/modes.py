@@ -15,8 +15,8 @@ import contextlib
 import torch
 
 from ... import errors
+from ..tensors.dlpack import is_ordinary
 from ..tensors.members import named_parameters
-from ..tensors.views import is_ordinary
 
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 

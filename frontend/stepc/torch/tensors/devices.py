@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import torch
 
 from ... import _library, _runtime
-from . import views as _tensors
+from . import dlpack as _tensors
 from .members import Member, ObstacleError
 
 _CPU = torch.device("cpu")

@@ -16,7 +16,7 @@ import torch
 from ... import _structures
 from ..._describe import Tensor
 from ..._mesh import Entry, Layout, Mesh
-from . import views as _tensors
+from . import dlpack as _tensors
 
 
 class ObstacleError(Exception):

@@ -27,7 +27,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from ... import _library, _runtime, _structures, errors
-from . import views as _tensors
+from . import dlpack as _tensors
 from .probes import apart, word
 
 _MODULE = "_stepc_walk"

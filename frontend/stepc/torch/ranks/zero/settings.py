@@ -14,7 +14,7 @@ from .... import errors
 from ...._describe import choose_owners
 from ...._mesh import BUCKET_BYTES, Entry
 from ...tensors.callers import level_of_caller
-from ...tensors.views import STORAGE
+from ...tensors.dlpack import STORAGE
 from ..shared_memory import shared_group
 from .flat import FlatMemory
 

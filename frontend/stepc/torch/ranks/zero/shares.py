@@ -21,7 +21,7 @@ import torch.distributed as dist
 from .... import errors
 from ...._mesh import Layout, Mesh
 from ...._runtime import Cut, Whole, cuts_of
-from ...tensors import views as _tensors
+from ...tensors import dlpack as _tensors
 from ...tensors.members import ObstacleError
 from .. import alike as _alike
 from ..exchanges import exchanging, gathered

@@ -1,6 +1,6 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tensors as the runtime sees them, and what it cannot take."""
+"""Tensors as the runtime sees them, by ``DLTensor``, and what it cannot take."""
 
 from __future__ import annotations
 
