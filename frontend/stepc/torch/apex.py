@@ -48,6 +48,8 @@ class FusedLAMB(SetsGradNone, Peer, torch.optim.Optimizer):
     _attributes = ("adam_w_mode", "use_nvlamb")
     _hypers = named("lr", "eps", "weight_decay", "max_grad_norm", **BETAS)
 
+    _not_keys = ("amsgrad", "adam_w_mode", "set_grad_none", "use_nvlamb")
+
     def __init__(
         self,
         params,
@@ -69,7 +71,7 @@ class FusedLAMB(SetsGradNone, Peer, torch.optim.Optimizer):
         self.adam_w_mode = 1 if adam_w_mode else 0
         self.set_grad_none = set_grad_none
         self.use_nvlamb = use_nvlamb
-        self._begin(locals(), ("amsgrad", "adam_w_mode", "set_grad_none", "use_nvlamb"))
+        self._begin(FusedLAMB, locals())
 
     def _read_hypers(self, group: dict) -> tuple[float, ...]:
         # One for all groups, in apex too.

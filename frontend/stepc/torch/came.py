@@ -74,4 +74,4 @@ class CAME(Peer, torch.optim.Optimizer):
         weight_decay: float = 0.0,
         **features,
     ) -> None:
-        self._begin(locals())
+        self._begin(CAME, locals())

@@ -63,6 +63,8 @@ class CPUAdam(PeerAdam, torch.optim.Optimizer):
     # Parameter, gradient and moments, for those who ask how much memory it takes.
     num_fp32_shards_per_param = 4
 
+    _not_keys = ("adamw_mode", "nvme_offload_fraction", "nvme_offload_dir")
+
     def __init__(
         self,
         model_params,
@@ -81,7 +83,7 @@ class CPUAdam(PeerAdam, torch.optim.Optimizer):
                 f"nvme_offload_fraction is {nvme_offload_fraction}, expected 0: "
                 "states stay in memory"
             )
-        self._begin(locals(), ("adamw_mode", "nvme_offload_fraction", "nvme_offload_dir"))
+        self._begin(CPUAdam, locals())
         self.adamw_mode = adamw_mode
         self.nvme_offload_fraction = nvme_offload_fraction
         self.nvme_offload_dir = nvme_offload_dir
@@ -128,7 +130,7 @@ class FusedAdam(GroupCounts, torch.optim.Optimizer):
         set_grad_none: bool = True,
         **features,
     ) -> None:
-        self._begin(locals())
+        self._begin_fused(FusedAdam, locals())
 
 
 class Lamb(Peer, torch.optim.Optimizer):
@@ -170,6 +172,8 @@ class Lamb(Peer, torch.optim.Optimizer):
         "betas": check_betas,
     }
 
+    _not_keys = ("adam",)
+
     def __init__(
         self,
         params,
@@ -182,7 +186,7 @@ class Lamb(Peer, torch.optim.Optimizer):
         **features,
     ) -> None:
         self.adam = adam
-        self._begin(locals(), ("adam",))
+        self._begin(Lamb, locals())
 
     def _read_options(self, group: dict) -> dict[str, bool]:
         return {
@@ -264,6 +268,9 @@ class DistGaloreAwamW(GaLoreStep, torch.optim.Optimizer):
         "weight_decay": not_negative("weight_decay value"),
     }
 
+    _not_keys = ("min_8bit_size", "block_wise")
+    _only = _GALORE_ONLY
+
     def __init__(
         self,
         params,
@@ -279,13 +286,7 @@ class DistGaloreAwamW(GaLoreStep, torch.optim.Optimizer):
         args=None,
         **features,
     ) -> None:
-        self._begin(locals(), ("min_8bit_size", "block_wise"))
-
-    def _begin(self, arguments: dict, but: tuple[str, ...]) -> None:
-        for name, (expected, why) in _GALORE_ONLY.items():
-            if arguments[name] != expected:
-                raise ValueError(f"{name} is {arguments[name]}, expected {expected}: {why}")
-        super()._begin(arguments, (*but, *_GALORE_ONLY))
+        self._begin(DistGaloreAwamW, locals())
 
 
 class DynamicGradScaler(DynamicLossScale):

@@ -52,7 +52,7 @@ class FusedAdam(LastCounts, torch.optim.Optimizer):
         set_grad_none: bool = True,
         **features,
     ) -> None:
-        self._begin(locals())
+        self._begin_fused(FusedAdam, locals())
 
 
 class DeepSpeedCPUAdam(PeerAdam, torch.optim.Optimizer):
@@ -79,6 +79,8 @@ class DeepSpeedCPUAdam(PeerAdam, torch.optim.Optimizer):
     _mode_name = "adam_w_mode"
     _attributes = ("fp32_optimizer_states",)
 
+    _not_keys = ("adamw_mode", "fp32_optimizer_states")
+
     def __init__(
         self,
         model_params,
@@ -96,7 +98,7 @@ class DeepSpeedCPUAdam(PeerAdam, torch.optim.Optimizer):
             raise RuntimeError("DeepSpeedCPUAdam does not support the AMSGrad variant.")
         if not fp32_optimizer_states:
             raise ValueError("fp32_optimizer_states is False, expected True: states are float32")
-        self._begin(locals(), ("adamw_mode", "fp32_optimizer_states"))
+        self._begin(DeepSpeedCPUAdam, locals())
         self.adam_w_mode = adamw_mode
         self.fp32_optimizer_states = fp32_optimizer_states
 
@@ -131,6 +133,8 @@ class FusedLamb(Peer, torch.optim.Optimizer):
     _attributes = ("eps_mode",)
     _hypers = named("lr", "eps", "weight_decay", "min_coeff", "max_coeff", **BETAS)
 
+    _not_keys = ("amsgrad", "eps_inside_sqrt")
+
     def __init__(
         self,
         params,
@@ -151,7 +155,7 @@ class FusedLamb(Peer, torch.optim.Optimizer):
         if max_grad_norm > 0:
             features["clip"] = [*clips(features.get("clip")), ClipByNorm(max_grad_norm)]
         self.eps_mode = 0 if eps_inside_sqrt else 1  # which _read_options asks for
-        self._begin(locals(), ("amsgrad", "eps_inside_sqrt"))
+        self._begin(FusedLamb, locals())
 
     def _read_options(self, group: dict) -> dict[str, bool]:
         return {

@@ -154,7 +154,7 @@ class Lomo(_InManner):
         zero: Zero | None = None,
         timeout: datetime.timedelta | None = None,
     ) -> None:
-        defaults = keys_of(locals(), ("model", "loss_scale_args", "zero", "timeout"))
+        defaults = keys_of(Lomo, locals(), ("model", "loss_scale_args", "zero", "timeout"))
         super().__init__(model, defaults, None, zero=zero or 0, timeout=timeout)
 
 
@@ -208,5 +208,5 @@ class AdaLomo(_InManner):
         zero: Zero | None = None,
         timeout: datetime.timedelta | None = None,
     ) -> None:
-        defaults = keys_of(locals(), ("model", "loss_scale", "zero", "timeout"))
+        defaults = keys_of(AdaLomo, locals(), ("model", "loss_scale", "zero", "timeout"))
         super().__init__(model, defaults, loss_scale, zero=zero or 0, timeout=timeout)

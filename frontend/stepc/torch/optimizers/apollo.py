@@ -91,6 +91,8 @@ class APOLLOAdamW(LowRankGroups, Peer, torch.optim.Optimizer):
     _check_low_rank = staticmethod(_check_low_rank)
     _check_values = GaLoreAdamW._check_values
 
+    _not_keys = ("no_deprecation_warning",)
+
     def __init__(
         self,
         params,
@@ -105,7 +107,7 @@ class APOLLOAdamW(LowRankGroups, Peer, torch.optim.Optimizer):
         projection_seed: float = 0.0,
         **features,
     ) -> None:
-        self._begin(locals(), ("no_deprecation_warning",))
+        self._begin(APOLLOAdamW, locals())
 
     def _read_options(self, group: dict) -> dict[str, bool | int]:
         options = super()._read_options(group)

@@ -74,6 +74,8 @@ class Dion(Peer, torch.optim.Optimizer):
     _zoo_name = "dion"
     _hypers = named("lr", "mu", "beta1", "beta2", "weight_decay", "epsilon", "projection_seed")
 
+    _not_keys = ("betas",)
+
     def __init__(
         self,
         params,
@@ -88,7 +90,8 @@ class Dion(Peer, torch.optim.Optimizer):
     ) -> None:
         if len(betas) != 2 or not all(beta >= 0.0 for beta in betas):
             raise ValueError(f"Invalid betas: {betas}")
-        self._begin(locals(), ("betas",), beta1=betas[0], beta2=betas[1], algorithm="dion")
+        more = {"beta1": betas[0], "beta2": betas[1], "algorithm": "dion"}
+        self._begin(Dion, locals(), **more)
 
     def _check_values(self, group: dict) -> None:
         check_not_negative(group["lr"], "learning rate")

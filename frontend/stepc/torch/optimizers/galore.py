@@ -156,6 +156,8 @@ class GaLoreAdamW(GaLoreStep, torch.optim.Optimizer):
     Raises ValueError for values out of range.
     """
 
+    _not_keys = ("no_deprecation_warning",)
+
     def __init__(
         self,
         params,
@@ -167,7 +169,7 @@ class GaLoreAdamW(GaLoreStep, torch.optim.Optimizer):
         no_deprecation_warning: bool = False,
         **features,
     ) -> None:
-        self._begin(locals(), ("no_deprecation_warning",))
+        self._begin(GaLoreAdamW, locals())
 
     def _check_values(self, group: dict) -> None:
         if not group["lr"] >= 0.0:

@@ -83,7 +83,7 @@ class Adafactor(Peer, torch.optim.Optimizer):
             raise ValueError("Cannot combine manual `lr` and `relative_step=True` options")
         if warmup_init and not relative_step:
             raise ValueError("`warmup_init=True` requires `relative_step=True`")
-        self._begin(locals())
+        self._begin(Adafactor, locals())
 
     def _get_lr(self, param_group: dict, param_state: dict) -> float:
         """For ``transformers.AdafactorSchedule``, which asks it of a group's first

@@ -63,7 +63,7 @@ class LARS(Peer, torch.optim.Optimizer):
         bound_ratio: bool = False,
         **features,
     ) -> None:
-        self._begin(locals())
+        self._begin(LARS, locals())
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)

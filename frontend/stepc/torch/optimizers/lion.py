@@ -47,4 +47,4 @@ class Lion(Peer, torch.optim.Optimizer):
         maximize: bool = False,
         **features,
     ) -> None:
-        self._begin(locals())
+        self._begin(Lion, locals())

@@ -56,12 +56,14 @@ class PeerFusedAdam(SetsGradNone, PeerAdam):
     _zoo_name = "fused_adam"
     _group_step = False
 
-    def _begin(self, arguments: dict) -> None:
+    _not_keys = ("amsgrad", "adamw_mode", "adam_w_mode", "set_grad_none")
+
+    def _begin_fused(self, kind: type, arguments: dict) -> None:
         if arguments["amsgrad"]:
             raise RuntimeError("FusedAdam does not support the AMSGrad variant.")
         setattr(self, self._mode_name, 1 if arguments[self._mode_name] else 0)
         self.set_grad_none = arguments["set_grad_none"]
-        super()._begin(arguments, ("amsgrad", self._mode_name, "set_grad_none"))
+        self._begin(kind, arguments)
 
     def _read_options(self, group: dict) -> dict[str, bool]:
         return {

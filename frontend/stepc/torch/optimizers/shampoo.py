@@ -257,7 +257,9 @@ class Shampoo(Peer, torch.optim.Optimizer):
         weight_decay_type = _choice(weight_decay_type, "weight_decay_type", _DECAYS)
         grafting_type = _choice(grafting_type, "grafting_type", ("none", *_GRAFTINGS))
         check_one(lr)
-        self._begin(locals(), peak_lr=float(lr))  # which a schedule of a tensor does not move
+        self._begin(
+            Shampoo, locals(), peak_lr=float(lr)
+        )  # which a schedule of a tensor does not move
 
     def _check_values(self, group: dict) -> None:
         _check_range(group)

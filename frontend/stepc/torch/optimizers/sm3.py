@@ -50,7 +50,7 @@ class SM3(Peer, torch.optim.Optimizer):
         foreach: bool | None = None,
         **features,
     ) -> None:
-        self._begin(locals())
+        self._begin(SM3, locals())
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)

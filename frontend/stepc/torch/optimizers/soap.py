@@ -92,6 +92,8 @@ class SOAP(Peer, torch.optim.Optimizer):
         "lr", "eps", "weight_decay", "precondition_frequency", shampoo_beta=_shampoo_beta, **BETAS
     )
 
+    _not_keys = ("data_format",)
+
     def __init__(
         self,
         params,
@@ -111,7 +113,7 @@ class SOAP(Peer, torch.optim.Optimizer):
     ) -> None:
         if data_format != "channels_first":
             raise ValueError(f"data_format is {data_format!r}, expected 'channels_first'")
-        self._begin(locals(), ("data_format",))
+        self._begin(SOAP, locals())
 
     def _check_values(self, group: dict) -> None:
         check_lr(group["lr"])

@@ -76,7 +76,7 @@ class SophiaG(Peer, torch.optim.Optimizer):
         capturable: bool = False,
         **features,
     ) -> None:
-        self._begin(locals(), bs=5120.0, refresh=0.0)
+        self._begin(SophiaG, locals(), bs=5120.0, refresh=0.0)
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)
