@@ -102,6 +102,9 @@ int64_t mlir::step::getPeriod(Value flag, bool value) {
   auto enter = [&](Value next) {
     if (isFresh(next))
       found[next].holds = 0;
+    if (auto option = next.getDefiningOp<OptionOp>())
+      if (std::optional<bool> holds = option.getDefaultValue())
+        (*holds ? found[next].fails : found[next].holds) = 0;
     return isa_and_nonnull<NotOp, AndOp, OrOp, EveryOp>(next.getDefiningOp())
                ? Follow::Operands
                : Follow::Nothing;

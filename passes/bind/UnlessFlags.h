@@ -47,7 +47,8 @@ private:
 
 /// In one of how many steps a flag that is known before them has this value,
 /// as the definition says it: where it is a step.every of a hyper-parameter,
-/// that one's default. 0: in those alone that create a state.
+/// that one's default, and where it is an option, this one's. 0: in those alone
+/// that create a state, or in none.
 int64_t getPeriod(Value flag, bool value);
 
 /// The i1 that says in front of the operation that it is not needed.
