@@ -1,5 +1,4 @@
-//===- Packing.cpp - operands as products read them -----------------------
-//===//
+//===- Packing.cpp - operands as products read them -----------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Packing.h - operands as products read them ---------------*- C++ -*-
-//===//
+//===- Packing.h - operands as products read them ---------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- PairLeaf.cpp - leaves of products of bf16 --------------------------
-//===//
+//===- PairLeaf.cpp - leaves of products of bf16 --------------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- PairLeaf.h - leaves of products of bf16 ------------------*- C++ -*-
-//===//
+//===- PairLeaf.h - leaves of products of bf16 ------------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
