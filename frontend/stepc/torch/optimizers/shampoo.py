@@ -257,9 +257,8 @@ class Shampoo(Peer, torch.optim.Optimizer):
         weight_decay_type = _choice(weight_decay_type, "weight_decay_type", _DECAYS)
         grafting_type = _choice(grafting_type, "grafting_type", ("none", *_GRAFTINGS))
         check_one(lr)
-        self._begin(
-            Shampoo, locals(), peak_lr=float(lr)
-        )  # which a schedule of a tensor does not move
+        # A schedule of a tensor does not move the peak.
+        self._begin(Shampoo, locals(), peak_lr=float(lr))
 
     def _check_values(self, group: dict) -> None:
         _check_range(group)
