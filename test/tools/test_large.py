@@ -11,6 +11,7 @@ import os
 import random
 import resource
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,23 +85,29 @@ def states(count):
     return definition(arguments, body)
 
 
+# A process of its own starts the compiler: one that this one forks counts what this one has.
+MEASURED = """
+import resource, subprocess, sys
+for limit, most in zip((resource.RLIMIT_CPU, resource.RLIMIT_AS), map(int, sys.argv[1:3])):
+    resource.setrlimit(limit, (most, most))
+code = subprocess.call(sys.argv[3:])
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(code)
+"""
+
+
 def compile_within(tmp_path, text, *options):
     """Compiles within the memory and the time; the package."""
     source, package = tmp_path / "large.mlir", tmp_path / "large.stepc"
     source.write_text(text)
-
-    def limit():
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-        # Beside what is resident: libraries, and the arenas of threads.
-        resource.setrlimit(resource.RLIMIT_AS, (4 * MEMORY, 4 * MEMORY))
-
+    # Beside what is resident there are libraries, and the arenas of threads.
+    limits = [str(SECONDS), str(4 * MEMORY)]
     command = [BIN / "stepc", source, "-o", package, *options]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=limit)
-    message = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, message
-    assert usage.ru_maxrss * 1024 < MEMORY
+    run = subprocess.run(
+        [sys.executable, "-I", "-c", MEASURED, *limits, *command], capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) * 1024 < MEMORY
     return package
 
 

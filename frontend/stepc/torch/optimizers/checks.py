@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..._log import log
 from ..tensors.callers import level_of_caller
+from ..tensors.members import named_in
 from ..tensors.patterns import KEY as VIEW
 from ..tensors.patterns import seen_shape
 
@@ -130,14 +131,6 @@ def tell_of_fallbacks(
         RuntimeWarning,
         stacklevel=level_of_caller(),
     )
-
-
-def named_in(group: dict) -> list:
-    """The parameters of a group that torch has taken over, with their names where they have any."""
-    names, params = group.get("param_names"), group["params"]
-    # The list may be another, as ColossalAI gives a group in each step.
-    known = names and len(names) == len(params)
-    return list(zip(names, params, strict=True)) if known else params
 
 
 class CheckedGroups:

@@ -10,8 +10,9 @@ import torch
 
 from ..binding.hypers import Part
 from ..step.compiled import CompiledStep
+from ..tensors.members import named_in
 from ..tensors.patterns import seen_shape, view_of
-from .checks import list_params, named_in, params_of
+from .checks import list_params, params_of
 from .factors import Factors
 
 _STEPS = 5  # of Newton and Schulz, that muon.mlir has

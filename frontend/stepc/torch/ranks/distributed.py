@@ -23,8 +23,8 @@ from ..binding.binding import Binding
 from ..binding.groups import bound_groups, owned_state
 from ..binding.hypers import HyperReader
 from ..binding.state_map import ParamState
-from ..optimizers.checks import named_in
 from ..tensors.devices import device_of_parts, is_capturing
+from ..tensors.members import named_in
 from ..tensors.patterns import KEY as VIEW
 from ..tensors.patterns import has_views, views_of
 from . import alike as _alike

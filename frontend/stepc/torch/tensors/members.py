@@ -102,6 +102,14 @@ def parameter_name(group: dict, number: int, position: int) -> str:
     return f"parameter {position} of group {number}"
 
 
+def named_in(group: dict) -> list:
+    """The parameters of a group that torch has taken over, with their names where they have any."""
+    names, params = group.get("param_names"), group["params"]
+    # The list may be another, as ColossalAI gives a group in each step.
+    known = names and len(names) == len(params)
+    return list(zip(names, params, strict=True)) if known else params
+
+
 def named_parameters(groups: list[dict]) -> list[tuple[str, torch.Tensor]]:
     """All of them, with what messages call them."""
     return [
