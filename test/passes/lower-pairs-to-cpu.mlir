@@ -33,11 +33,12 @@
 // DOTS-NEXT: } else {
 // DOTS: call @product$of_fused_pairs(
 // DOTS-LABEL: func.func private @product$of_dots(
-// DOTS-COUNT-12: step.dot_pairs %{{.*}} : vector<16xi32> -> vector<16xf32>
+// Two panels of 12 rows.
+// DOTS-COUNT-24: step.dot_pairs %{{.*}} : vector<16xi32> -> vector<16xf32>
 // DOTS-NOT: step.dot_pairs
 
 // LLVM-LABEL: llvm.func internal @product$of_dots(
-// LLVM-COUNT-12: llvm.call_intrinsic "llvm.x86.avx512bf16.dpbf16ps.512"(%{{.*}}) : (vector<16xf32>, vector<32xbf16>, vector<32xbf16>) -> vector<16xf32>
+// LLVM-COUNT-24: llvm.call_intrinsic "llvm.x86.avx512bf16.dpbf16ps.512"(%{{.*}}) : (vector<16xf32>, vector<32xbf16>, vector<32xbf16>) -> vector<16xf32>
 step.optimizer @opt {
   step.program @opt_any_0(%p: param[n, m] as f32, %g: grad[m, m] as f32) variant <"any", {}, f32> {
     step.cohort_scalars @scalars {

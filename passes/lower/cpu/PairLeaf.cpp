@@ -20,14 +20,23 @@ static constexpr int64_t kLanes = STEPC_PANEL_BYTES / sizeof(int32_t);
 
 /// The pair of the tile's row at step k, in an i32.
 static Value loadPair(const Words &w, const LeafWork &work, Value k,
-                      int64_t numRows, int64_t row) {
-  Value index = w.add(w.mul(k, w.constant(numRows)), w.constant(row));
+                      const PairTile &tile, int64_t row) {
+  Value index = w.add(w.mul(k, w.constant(tile.numRows)), w.constant(row));
   return emitLoad(w, w.b.getI32Type(), 0, work.packed, index);
 }
 
-static Value loadPairs(const Words &w, const LeafWork &work, Value k) {
-  return emitLoad(w, w.b.getI32Type(), kLanes, work.panel,
-                  w.mul(k, w.constant(kLanes)));
+/// Those of each panel.
+static SmallVector<Value> loadPairs(const Words &w, const LeafWork &work,
+                                    Value k, const PairTile &tile) {
+  SmallVector<Value> pairs;
+  Value panel = work.panel;
+  for (int64_t number = 0; number < tile.numPanels; ++number) {
+    if (number > 0)
+      panel = w.add(panel, work.panelPitch);
+    pairs.push_back(emitLoad(w, w.b.getI32Type(), kLanes, panel,
+                             w.mul(k, w.constant(kLanes))));
+  }
+  return pairs;
 }
 
 static Value broadcast(const Words &w, Value element) {
@@ -36,13 +45,16 @@ static Value broadcast(const Words &w, Value element) {
 }
 
 static SmallVector<Value> addDots(const Words &w, const LeafWork &work,
-                                  int64_t numRows, Value k, ValueRange before) {
-  Value pairs = loadPairs(w, work, k);
-  SmallVector<Value> after;
-  for (auto [row, sum] : llvm::enumerate(before)) {
-    Value pair = loadPair(w, work, k, numRows, int64_t(row));
-    after.push_back(DotPairsOp::create(w.b, w.loc, sum.getType(), sum,
-                                       broadcast(w, pair), pairs));
+                                  const PairTile &tile, Value k,
+                                  ValueRange before) {
+  SmallVector<Value> pairs = loadPairs(w, work, k, tile), after;
+  for (int64_t row = 0; row < tile.numRows; ++row) {
+    Value pair = broadcast(w, loadPair(w, work, k, tile, row));
+    for (Value panel : pairs) {
+      Value sum = before[after.size()];
+      after.push_back(
+          DotPairsOp::create(w.b, w.loc, sum.getType(), sum, pair, panel));
+    }
   }
   return after;
 }
@@ -66,31 +78,34 @@ static Value getFactors(const Words &w, Value pairs, bool isUpper) {
 
 /// The second of each pair first, as dot products have it.
 static SmallVector<Value> addFused(const Words &w, const LeafWork &work,
-                                   int64_t numRows, Value k,
+                                   const PairTile &tile, Value k,
                                    ValueRange before) {
-  Value pairs = loadPairs(w, work, k);
-  SmallVector<Value> after(before);
+  SmallVector<Value> pairs = loadPairs(w, work, k, tile), after(before);
   for (bool isUpper : {true, false}) {
-    Value factors = getFactors(w, pairs, isUpper);
-    for (auto [row, sum] : llvm::enumerate(after)) {
-      Value pair = loadPair(w, work, k, numRows, int64_t(row));
+    SmallVector<Value> factors = llvm::map_to_vector(
+        pairs, [&](Value panel) { return getFactors(w, panel, isUpper); });
+    for (auto [number, sum] : llvm::enumerate(after)) {
+      int64_t row = int64_t(number) / tile.numPanels;
+      Value pair = loadPair(w, work, k, tile, row);
       Value factor = broadcast(w, getFactors(w, pair, isUpper));
-      sum = math::FmaOp::create(w.b, w.loc, factor, factors, sum);
+      sum = math::FmaOp::create(w.b, w.loc, factor,
+                                factors[number % tile.numPanels], sum);
     }
   }
   return after;
 }
 
 void mlir::step::emitPairLeaf(const Words &w, const LeafWork &work,
-                              Value routines, int64_t numRows, bool canHaveDots,
+                              Value routines, const PairTile &tile,
                               LeafBody emitBody) {
   auto call = [&](StringRef name, auto addStep) {
-    Value words[] = {work.packed, work.panel, work.begin, work.end, work.sums};
+    Value words[] = {work.packed, work.panel, work.panelPitch,
+                     work.begin,  work.end,   work.sums};
     func::FuncOp function = getSharedFunction(
-        w, name, 5, 0, [&](const Words &inner, ValueRange in) {
-          LeafWork own{in[0], in[1], in[2], in[3], in[4]};
+        w, name, std::size(words), 0, [&](const Words &inner, ValueRange in) {
+          LeafWork own{in[0], in[1], in[2], in[3], in[4], in[5]};
           emitBody(inner, own, [&](Value k, ValueRange before) {
-            return addStep(inner, own, numRows, k, before);
+            return addStep(inner, own, tile, k, before);
           });
         });
     func::CallOp::create(w.b, w.loc, function, words);
@@ -101,7 +116,7 @@ void mlir::step::emitPairLeaf(const Words &w, const LeafWork &work,
     call((kProductPrefix + "fused_pairs").str(), addFused);
     callRoutine(w, {routines, "flush", {w.constantWord(0)}});
   };
-  if (canHaveDots)
+  if (tile.canHaveDots)
     w.branch(hasDots(w, routines), [&] { call(kDotsName, addDots); }, fuse);
   else
     fuse();

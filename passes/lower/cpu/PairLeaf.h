@@ -20,6 +20,7 @@ using ChainStep =
 /// `end`. All values are words.
 struct LeafWork {
   Value packed, panel; // addresses
+  Value panelPitch;    // bytes from a panel to the next
   Value begin, end;
   Value sums; // the address of the tile in f64, to which the leaf is added
 };
@@ -28,12 +29,17 @@ struct LeafWork {
 using LeafBody =
     llvm::function_ref<void(const Words &w, const LeafWork &, ChainStep)>;
 
-/// Emits a leaf of a product of bf16, in tiles of `numRows` rows: by dot
-/// products where the processor has them (`canHaveDots`: where it may), else by
-/// two fused multiply-adds a pair in a mode without denormals. Functions that
-/// all tiles of the module call; `emitBody` fills each once.
+/// A register tile of products of bf16: so many rows by so many panels.
+struct PairTile {
+  int64_t numRows, numPanels;
+  bool canHaveDots; // the processor may have dot products
+};
+
+/// Emits a leaf of a product of bf16: by dot products where the processor has
+/// them, else by two fused multiply-adds a pair in a mode without denormals.
+/// Functions that all tiles of the module call; `emitBody` fills each once.
 void emitPairLeaf(const Words &w, const LeafWork &work, Value routines,
-                  int64_t numRows, bool canHaveDots, LeafBody emitBody);
+                  const PairTile &tile, LeafBody emitBody);
 
 } // namespace mlir::step
 

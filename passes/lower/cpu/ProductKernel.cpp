@@ -26,6 +26,13 @@ static_assert(STEPC_PACKED_ROWS % kWideTileRows == 0 &&
                   STEPC_PACKED_ROWS % kTileRows == 0,
               "what is packed of the left operand is whole tiles");
 
+/// Panels of a register tile. A number of the left operand is a load of its own
+/// in front of a dot product, but part of a fused multiply-add: so two panels
+/// share it there, where there are registers for them.
+static int64_t getTilePanels(const Product &product, bool avx512) {
+  return product.inPairs && avx512 ? 2 : 1;
+}
+
 /// Of a panel, a row of which is a vector of the compute type.
 static int64_t getPanelColumns(const Product &product) {
   return STEPC_PANEL_BYTES / getBytes(product.compute);
@@ -36,10 +43,11 @@ static int64_t getPanelColumns(const Product &product) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// One tile of the result: what is packed of its rows and of its panel, and
+/// One tile of the result: what is packed of its rows and of its panels, and
 /// where it goes. All values are words.
 struct ResultTile {
   Value packed, panel;
+  Value panelPitch;    // bytes from a panel to the next
   Value steps;         // of what is packed
   Value to, pitch;     // the first element's address; elements between rows
   Value rows, columns; // of the result from there on, which may be more
@@ -50,9 +58,12 @@ public:
   TileEmitter(const Words &w, const Product &product, bool avx512)
       : numRows(avx512 ? kWideTileRows : kTileRows), w(w), product(product),
         avx512(avx512), lanes(getPanelColumns(product)),
-        sums(emitStackBuffer(w, numRows * lanes * 8)) {}
+        sums(emitStackBuffer(w, numRows * getColumns() * 8)) {}
 
   const int64_t numRows;
+
+  int64_t getNumPanels() const { return getTilePanels(product, avx512); }
+  int64_t getColumns() const { return getNumPanels() * lanes; }
 
   void emit(const ResultTile &tile) const;
 
@@ -60,7 +71,7 @@ private:
   void emitLeaf(const LeafWork &work) const;
   void storeRows(const ResultTile &tile) const;
   Value getRowSums(Value row) const {
-    return w.add(sums, w.mul(row, w.constantWord(lanes * 8)));
+    return w.add(sums, w.mul(row, w.constantWord(getColumns() * 8)));
   }
 
   const Words &w;
@@ -72,19 +83,19 @@ private:
 };
 } // namespace
 
-/// The chains of one leaf, in registers, added to the tile's sums. The first
-/// leaf is what it is.
+/// The chains of one leaf, in registers, added to the tile's sums: row by row,
+/// of each by panels. The first leaf is what it is.
 static void emitChains(const Words &w, const LeafWork &work, VectorType type,
-                       int64_t numRows, ChainStep addStep) {
+                       int64_t count, ChainStep addStep) {
   Value zero = arith::ConstantOp::create(w.b, w.loc, w.b.getZeroAttr(type));
-  SmallVector<Value> chains(numRows, zero);
+  SmallVector<Value> chains(count, zero);
   chains = w.foldAll(w.toIndex(work.begin), w.toIndex(work.end), w.constant(1),
                      chains, addStep);
   Type f64 = w.b.getF64Type();
   int64_t lanes = type.getNumElements();
   Value isFirst = w.isZero(work.begin);
-  for (auto [row, chain] : llvm::enumerate(chains)) {
-    Value place = w.constant(int64_t(row) * lanes);
+  for (auto [number, chain] : llvm::enumerate(chains)) {
+    Value place = w.constant(int64_t(number) * lanes);
     Value wide = emitWidened(w, chain);
     Value old = emitLoad(w, f64, lanes, work.sums, place);
     Value sum = arith::AddFOp::create(w.b, w.loc, old, wide);
@@ -96,9 +107,9 @@ void TileEmitter::emitLeaf(const LeafWork &work) const {
   auto type = VectorType::get({lanes}, product.compute);
   if (product.inPairs)
     return emitPairLeaf(
-        w, work, product.routines, numRows, avx512,
+        w, work, product.routines, {numRows, getNumPanels(), avx512},
         [&](const Words &inner, const LeafWork &own, ChainStep addStep) {
-          emitChains(inner, own, type, numRows, addStep);
+          emitChains(inner, own, type, numRows * getNumPanels(), addStep);
         });
   emitChains(w, work, type, numRows, [&](Value k, ValueRange before) {
     Value vector = emitLoad(w, product.compute, lanes, work.panel,
@@ -127,8 +138,8 @@ void TileEmitter::storeRows(const ResultTile &tile) const {
     return arith::TruncFOp::create(w.b, w.loc, type, sum);
   };
   Value rows = w.min(tile.rows, w.constantWord(numRows));
-  Value columns = w.min(tile.columns, w.constantWord(lanes));
-  Value isWhole = w.isLess(w.constantWord(lanes - 1), columns);
+  Value columns = w.min(tile.columns, w.constantWord(getColumns()));
+  Value isWhole = w.isLess(w.constantWord(getColumns() - 1), columns);
   w.loop(w.constant(0), w.toIndex(rows), 1, [&](Value index) {
     Value row = w.toWord(index), from = getRowSums(row);
     Value to = w.add(tile.to, w.mul(w.mul(row, tile.pitch),
@@ -136,8 +147,11 @@ void TileEmitter::storeRows(const ResultTile &tile) const {
     w.branch(
         isWhole,
         [&] {
-          Value sum = emitLoad(w, f64, lanes, from, w.constant(0));
-          emitStore(w, stored, lanes, narrow(sum), to, w.constant(0));
+          for (int64_t first = 0; first < getColumns(); first += lanes) {
+            Value place = w.constant(first);
+            Value sum = emitLoad(w, f64, lanes, from, place);
+            emitStore(w, stored, lanes, narrow(sum), to, place);
+          }
         },
         [&] {
           w.loop(w.constant(0), w.toIndex(columns), 1, [&](Value column) {
@@ -151,14 +165,13 @@ void TileEmitter::storeRows(const ResultTile &tile) const {
 void TileEmitter::emit(const ResultTile &tile) const {
   Value nothing = arith::ConstantOp::create(
       w.b, w.loc, w.b.getZeroAttr(VectorType::get({lanes}, w.b.getF64Type())));
-  for (int64_t row = 0; row < numRows; ++row)
-    emitStore(w, w.b.getF64Type(), lanes, nothing,
-              getRowSums(w.constantWord(row)), w.constant(0));
+  for (int64_t first = 0; first < numRows * getColumns(); first += lanes)
+    emitStore(w, w.b.getF64Type(), lanes, nothing, sums, w.constant(first));
   int64_t leaf = product.inPairs ? STEPC_PRODUCT_LEAF / 2 : STEPC_PRODUCT_LEAF;
   w.loop(w.constant(0), w.toIndex(tile.steps), leaf, [&](Value index) {
     Value begin = w.toWord(index);
     Value end = w.min(tile.steps, w.add(begin, w.constantWord(leaf)));
-    emitLeaf({tile.packed, tile.panel, begin, end, sums});
+    emitLeaf({tile.packed, tile.panel, tile.panelPitch, begin, end, sums});
   });
   storeRows(tile);
 }
@@ -216,8 +229,14 @@ static void emitRows(const Words &w, const Product &product,
   Value panels = w.ceilDiv(product.columns, lanes);
   if (product.isSymmetric)
     panels = w.min(panels, w.ceilDiv(w.add(firstRow, left), lanes));
-  w.loop(w.constant(0), w.toIndex(panels), 1, [&](Value panelIndex) {
+  // Behind these is nothing to store.
+  Value columns = w.min(product.columns, w.mul(panels, w.constantWord(lanes)));
+  int64_t together = emitter.getNumPanels();
+  w.loop(w.constant(0), w.toIndex(panels), together, [&](Value panelIndex) {
     Value panel = w.toWord(panelIndex);
+    // Behind the last one there is none: it is multiplied again, for nothing.
+    Value isLast = w.isLess(panels, w.add(panel, w.constantWord(together)));
+    Value pitch = w.select(isLast, w.constantWord(0), panelBytes);
     Value column = w.mul(panel, w.constantWord(lanes));
     // The first tile whose last row is not above the panel's first column.
     Value firstTile = w.constantWord(0);
@@ -231,10 +250,9 @@ static void emitRows(const Words &w, const Product &product,
       Value element =
           w.add(w.mul(w.add(firstRow, row), product.columns), column);
       emitter.emit({w.add(product.packed, w.mul(tile, tileBytes)),
-                    w.add(product.panels, w.mul(panel, panelBytes)), steps,
-                    w.add(product.result, w.mul(element, storedBytes)),
-                    product.columns, w.sub(left, row),
-                    w.sub(product.columns, column)});
+                    w.add(product.panels, w.mul(panel, panelBytes)), pitch,
+                    steps, w.add(product.result, w.mul(element, storedBytes)),
+                    product.columns, w.sub(left, row), w.sub(columns, column)});
     });
   });
 }
