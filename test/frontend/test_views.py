@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The key ``view`` of a group: a rule sees a parameter in another shape. Beside the same optimizer
 of parameters that are reshaped by hand, to the bit. test/distributed/viewed.py has ranks,
-test_views_refused.py what is refused."""
+test_views_states.py states, test_views_refused.py what is refused."""
 
-import copy
-import io
 import itertools
 import pickle
 import warnings
@@ -15,94 +13,13 @@ import numpy
 import pytest
 import stepc.torch as st
 import torch
-from common import ZOO, bits_equal, make_params, set_grads
+from common import bits_equal, make_params, set_grads
 from stepc import errors
-from stepc.torch import moonlight, muon
-from stepc.torch.binding.rules import WholeState
-from stepc.torch.ranks.base_part import Seen
+from stepc.torch import muon
 from stepc.torch.tensors import patterns
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_optimizer_state_dict,
-    set_optimizer_state_dict,
-)
+from viewed_params import BLOCKS, CONV, KINDS, assert_alike, by_hand, give, groups_of, made
 
 pytestmark = pytest.mark.filterwarnings("ignore:stepc. S.* has no (bases|factors) of vectors")
-CONV = ((6, 3, 2, 2), "o i h w -> o (i h w)", (6, 12))
-BLOCKS = ((12, 5), "(3 n) m -> 3 n m", (3, 4, 5))
-HEADS = ((4, 12), "m (h 3) -> m h 3", (4, 4, 3))
-ROW = ((7,), "n -> 1 n", (1, 7))
-LINE = ((3, 4), "n m -> (n m)", (12,))
-OF_MATRICES = (CONV, ROW)
-OF_BATCHES = (CONV, BLOCKS, HEADS)
-OF_ALL_DIMS = ("momentum_buffer", "momentum", "filtered_grad")
-
-
-def own(groups, **more):
-    """A definition by its file."""
-    return st.Optimizer(groups, ZOO / "adafactor.mlir", **more)
-
-
-KINDS = {
-    "Muon": (st.Muon, OF_MATRICES),
-    "GramMuon": (st.GramMuon, OF_MATRICES),
-    "NorMuon": (st.NorMuon, OF_MATRICES),
-    "Jordan's": (muon.SingleDeviceMuon, OF_BATCHES),
-    "Moonshot's": (None, OF_MATRICES),
-    "Dion": (lambda groups: st.Dion(groups, rank=3), OF_MATRICES),
-    "SOAP": (lambda groups: st.SOAP(groups, precondition_frequency=2), (CONV, ROW, LINE)),
-    "Shampoo": (lambda groups: st.Shampoo(groups, grafting_type="adam"), (CONV, LINE)),
-    "GaLore": (lambda groups: st.GaLoreAdamW([g | {"rank": 2} for g in groups]), OF_MATRICES),
-    "APOLLO": (lambda groups: st.APOLLOAdamW([g | {"rank": 2} for g in groups]), OF_MATRICES),
-    "AdamW": (st.AdamW, (CONV, BLOCKS, HEADS, ROW, LINE)),
-    "a file": (own, (CONV, BLOCKS, HEADS, ROW, LINE)),
-}
-
-
-def groups_of(params, cases, views):
-    return [
-        {"params": [param]} | ({"view": text} if views else {})
-        for param, (_, text, _) in zip(params, cases, strict=True)
-    ]
-
-
-def made(name, params, cases, views=True):
-    make = KINDS[name][0]
-    groups = groups_of(params, cases, views)
-    if name != "Moonshot's":
-        return make(groups)
-    optimizer = moonlight.Muon(muon_params=make_params([(2, 2)]))
-    for group in groups:
-        optimizer.add_param_group(group)
-    return optimizer
-
-
-def by_hand(params, cases):
-    return [
-        torch.nn.Parameter(p.detach().reshape(seen).clone())
-        for p, (*_, seen) in zip(params, cases, strict=True)
-    ]
-
-
-def give(params, hand, step):
-    """The same gradients; that of the first is as a user may have made it."""
-    set_grads(params, seed=step)
-    first = params[0].grad
-    params[0].grad = first.mT.contiguous().mT if first.dim() > 1 else first
-    for p, q in zip(params, hand, strict=True):
-        q.grad = p.grad.reshape(q.shape).clone()
-
-
-def assert_alike(optimizer, params, alone, hand):
-    """Parameters and states: of all dims that are seen in the parameter's shape."""
-    for p, q in zip(params, hand, strict=True):
-        assert bits_equal([p.detach().reshape(q.shape)], [q])
-        assert set(optimizer.state[p]) == set(alone.state[q])
-        for name, state in alone.state[q].items():
-            held = optimizer.state[p][name]
-            assert held.shape in (p.shape, state.shape), name
-            assert name not in OF_ALL_DIMS or held.shape == p.shape, name
-            assert bits_equal([held.reshape(state.shape)], [state]), name
 
 
 @pytest.mark.sample(one_of=2)
@@ -205,150 +122,6 @@ def test_adafactors_measure_the_whole(kind):
     assert float(growths.max() - growths.min()) > 0.01
 
 
-def train_adafactor(steps=2, views=True, cases=(CONV, BLOCKS, ROW), first=0, params=None, **more):
-    """``hf.Adafactor``, whose rows and columns are of what is seen."""
-    params = make_params([shape for shape, *_ in cases]) if params is None else params
-    groups = groups_of(params, cases, views)
-    optimizer = st.hf.Adafactor(groups, lr=1e-2, relative_step=False, beta1=0.9, **more)
-    for step in range(first, first + steps):
-        set_grads(params, seed=step)
-        optimizer.step()
-    return optimizer, params
-
-
-def test_saved_and_loaded():
-    """The view is saved with its group; a state that says none leaves the optimizer's."""
-    optimizer, params = train_adafactor(4)
-    first, before = train_adafactor()
-    file = io.BytesIO()
-    torch.save(first.state_dict(), file)
-    file.seek(0)
-    saved = torch.load(file, weights_only=True)
-    assert [g["view"] for g in saved["param_groups"]] == [CONV[1], BLOCKS[1], ROW[1]]
-    assert saved["state"][0]["exp_avg"].shape == CONV[0]
-    bare = copy.deepcopy(saved)
-    for group in bare["param_groups"]:
-        del group["view"]
-    for state in (saved, bare):
-        params_again = [torch.nn.Parameter(p.detach().clone()) for p in before]
-        again, _ = train_adafactor(0, params=params_again)
-        again.load_state_dict(state)
-        for step in (2, 3):
-            set_grads(params_again, seed=step)
-            again.step()
-        assert bits_equal(params, params_again)
-        for p, q in zip(params, params_again, strict=True):
-            assert bits_equal(optimizer.state[p].values(), again.state[q].values())
-    copied = copy.deepcopy(first)
-    for step in (2, 3):
-        own_params = [g["params"][0] for g in copied.param_groups]
-        set_grads(own_params, seed=step)
-        copied.step()
-    assert bits_equal(params, own_params)
-
-
-@pytest.mark.parametrize("text", [None, BLOCKS[1]])
-@pytest.mark.parametrize("kind", ["AdamW", "Adagrad"])
-def test_a_first_step_without_a_gradient(kind, text):
-    """After a load, and where the constructor makes states: what steps make later is saved."""
-    params, plain = (make_params([BLOCKS[0], (4, 6)]) for _ in range(2))
-    groups = [{"params": params[:1], "view": text}, {"params": params[1:]}]
-    ours, theirs = getattr(st, kind)(groups, lr=0.1), getattr(st, kind)(plain, lr=0.1)
-    if kind == "AdamW":
-        set_grads(params, plain)
-        ours.step()
-        theirs.step()
-        ours.load_state_dict(copy.deepcopy(ours.state_dict()))
-    for step in (1, 2, 3):
-        set_grads(params, plain, seed=step)
-        if step == 1:
-            params[0].grad = plain[0].grad = None
-        ours.step()
-        theirs.step()
-    saved, expected = ours.state_dict()["state"], theirs.state_dict()["state"]
-    for number in (0, 1):
-        assert bits_equal(saved[number].values(), expected[number].values())
-    assert float(saved[0]["step"]) == (3 if kind == "AdamW" else 2)
-    ours.add_param_group({"params": make_params([(3,)])})  # which has all bound anew
-    set_grads(params, plain, seed=4)
-    ours.step()
-    theirs.step()
-    assert bits_equal(params, plain)
-
-
-def flattened(optimizer, param, saved=None):
-    """In the form without groups of torch.distributed.checkpoint, or loaded from it."""
-    module = torch.nn.Module()
-    module.weight = param
-    options = StateDictOptions(flatten_optimizer_state_dict=True)
-    if saved is None:
-        return get_optimizer_state_dict(module, optimizer, options=options)
-    set_optimizer_state_dict(module, optimizer, saved, options=options)
-    return None
-
-
-def test_a_flattened_state():
-    """Has the view of each parameter; torch loads it by the keys that the optimizer has."""
-
-    def made(view, steps=2):
-        (param,) = make_params([CONV[0]])
-        optimizer = st.AdamW([{"params": [param]} | view])
-        for step in range(steps):
-            set_grads([param], seed=step)
-            optimizer.step()
-        return param, optimizer
-
-    view = {"view": CONV[1]}
-    param, optimizer = made(view)
-    saved = flattened(optimizer, param)
-    assert saved["param_groups.weight.view"] == CONV[1]
-    again, loaded = made(view, 0)
-    again.data.copy_(param.detach())
-    flattened(loaded, again, copy.deepcopy(saved))
-    for p, own in ((param, optimizer), (again, loaded)):
-        set_grads([p], seed=2)
-        own.step()
-    assert bits_equal([param], [again]) and loaded.param_groups[0]["view"] == CONV[1]
-    plain, without = made({})
-    with pytest.raises(KeyError, match=r"param_groups\.weight\.view"):
-        flattened(loaded, again, flattened(without, plain))
-    flattened(without, plain, saved)
-    assert "view" not in without.param_groups[0]
-
-
-def test_a_state_of_no_view_leaves_the_optimizers():
-    """Also one whose group says so."""
-    (param,), (plain,) = make_params([CONV[0]]), make_params([CONV[0]])
-    saved = st.AdamW([{"params": [plain], "view": None}]).state_dict()
-    assert saved["param_groups"][0]["view"] is None
-    for text in (CONV[1], None):
-        optimizer = st.AdamW([{"params": [param], "view": text}])
-        optimizer.load_state_dict(saved)
-        assert optimizer.param_groups[0]["view"] == text
-
-
-def test_a_state_without_a_view_loads_with_one():
-    """As Keller Jordan's of a convolution, whose buffer has the kernel's shape; and torch's."""
-    (ours,), (plain,) = make_params([CONV[0]]), make_params([CONV[2]])
-    optimizer, theirs = st.AdamW([{"params": [ours], "view": CONV[1]}]), torch.optim.AdamW([ours])
-    set_grads([ours])
-    theirs.step()
-    optimizer.load_state_dict(theirs.state_dict())
-    set_grads([ours], seed=1)
-    optimizer.step()
-    theirs.load_state_dict(optimizer.state_dict())
-    assert theirs.state[ours]["exp_avg"].shape == CONV[0]
-    # One that has the shape which is seen, as of a parameter that was reshaped by hand, too.
-    other = st.AdamW([plain])
-    set_grads([plain])
-    other.step()
-    optimizer.load_state_dict(other.state_dict())
-    set_grads([ours], seed=1)
-    optimizer.step()
-    assert optimizer.state[ours]["exp_avg"].shape == CONV[0]
-    assert float(optimizer.state[ours]["step"]) == 2
-
-
 def test_what_a_step_has_beside():
     """Clipping by the norm, averages, masters, copies; within the backward pass; ahead."""
     more = {"clip": st.ClipByNorm(0.1), "average": st.EMA(0.5), "param_copy": torch.bfloat16}
@@ -442,16 +215,6 @@ def test_strides_that_change_alone():
     assert param.detach().t().equal(before)
     param.data = param.detach().contiguous()
     optimizer.step()
-
-
-def test_states_that_lie_as_a_parameter():
-    """One of a parameter's dims, each in its place, of which it has not all elements: it would be
-    taken for one of all."""
-    seen = Seen("w", patterns.parse("n m -> n 1 m"), lambda shape: {})
-    assert seen.as_own(WholeState((4, 6), (0, 2)), (4, 6)) == WholeState((4, 6), (None, None))
-    assert seen.as_own(WholeState((4,), (0,)), (4, 6)) == WholeState((4,), (0,))
-    assert seen.as_own(WholeState((6,), (2,)), (4, 6)) == WholeState((6,), (1,))
-    assert seen.as_own(WholeState((4, 1, 6), (0, 1, 2)), (4, 6)) == WholeState((4, 6), (0, 1))
 
 
 def test_a_gradient_of_a_graph():
