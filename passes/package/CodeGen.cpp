@@ -286,20 +286,38 @@ compileParts(ArrayRef<llvm::SmallVector<char, 0>> parts, const Target &target) {
   return objects;
 }
 
-llvm::Expected<ObjectFiles> mlir::step::generateObjects(ModuleOp module,
-                                                        const Target &target) {
+namespace {
+/// A module for a target, in LLVM's own representation, with what it is of.
+struct TargetModule {
+  std::unique_ptr<llvm::TargetMachine> machine;
+  std::unique_ptr<llvm::LLVMContext> context;
+  std::unique_ptr<llvm::Module> module;
+};
+} // namespace
+
+static llvm::Expected<TargetModule> translateFor(Operation *module,
+                                                 const Target &target) {
   auto machine = createTargetMachine(target);
   if (!machine)
     return machine.takeError();
-  llvm::LLVMContext context;
-  auto llvmModule = translate(module, target, **machine, context);
-  if (!llvmModule)
-    return llvmModule.takeError();
-  unsigned parts = countParts(**llvmModule);
-  inlineFunctions(**llvmModule);
+  auto context = std::make_unique<llvm::LLVMContext>();
+  auto made = translate(module, target, **machine, *context);
+  if (!made)
+    return made.takeError();
+  return TargetModule{std::move(*machine), std::move(context),
+                      std::move(*made)};
+}
+
+llvm::Expected<ObjectFiles> mlir::step::generateObjects(ModuleOp module,
+                                                        const Target &target) {
+  auto made = translateFor(module, target);
+  if (!made)
+    return made.takeError();
+  unsigned parts = countParts(*made->module);
+  inlineFunctions(*made->module);
   if (parts > 1)
-    return compileParts(split(**llvmModule, parts), target);
-  auto object = compileModule(**llvmModule, **machine, target);
+    return compileParts(split(*made->module, parts), target);
+  auto object = compileModule(*made->module, *made->machine, target);
   if (!object)
     return object.takeError();
   ObjectFiles objects;
@@ -309,17 +327,13 @@ llvm::Expected<ObjectFiles> mlir::step::generateObjects(ModuleOp module,
 
 llvm::Expected<std::string> mlir::step::generatePTX(gpu::GPUModuleOp module,
                                                     const Target &target) {
-  auto machine = createTargetMachine(target);
-  if (!machine)
-    return machine.takeError();
-  llvm::LLVMContext context;
-  auto llvmModule = translate(module, target, **machine, context);
-  if (!llvmModule)
-    return llvmModule.takeError();
-  optimize(**llvmModule, **machine, target);
-  computeInLoops(**llvmModule);
-  auto text =
-      emitFile(**llvmModule, **machine, llvm::CodeGenFileType::AssemblyFile);
+  auto made = translateFor(module, target);
+  if (!made)
+    return made.takeError();
+  optimize(*made->module, *made->machine, target);
+  computeInLoops(*made->module);
+  auto text = emitFile(*made->module, *made->machine,
+                       llvm::CodeGenFileType::AssemblyFile);
   if (!text)
     return text.takeError();
   return std::string(text->begin(), text->end());
