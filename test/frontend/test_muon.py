@@ -417,7 +417,7 @@ def test_gradients_of_a_grad_scaler(kind):
 
 
 @pytest.mark.parametrize("shape", [(48, 96), (64, 40)])
-def test_factors_of_bfloat16_are_as_near_to_torch_as_float32_is(shape):
+def test_factors_of_bfloat16_are_near_to_float32_and_to_torch(shape):
     """What is rounded is what torch rounds, and less; so the step is another one."""
 
     def run(make, **arguments):
@@ -432,9 +432,11 @@ def test_factors_of_bfloat16_are_as_near_to_torch_as_float32_is(shape):
     exact, rounded = run(Muon), run(Muon, factors=torch.bfloat16)
     theirs = run(torch.optim.Muon)
     assert not exact.equal(rounded)
-    # An update has elements of some 0.02 / sqrt(48).
-    assert (rounded - exact).abs().max() < 1e-3
-    assert (rounded - theirs).abs().max() < 1e-3
+    # Three updates of spectral norm 0.02 * sqrt(max(1, rows / columns)), each within some percent
+    # of float32's, which torch's are too.
+    moved = 3 * 0.02 * max(1, shape[0] / shape[1]) ** 0.5
+    for near in (exact, theirs):
+        assert torch.linalg.matrix_norm(rounded - near, 2) < 0.1 * moved
 
 
 def test_factors_of_bfloat16_orthogonalize_as_well_as_torch():

@@ -292,9 +292,9 @@ step.return %u, %aa : [n, m], [n, n]"""
 ROLES = '%p: param[n, m], %g: grad[n, m], %l: state "l"[n, n]'
 
 
-@pytest.mark.parametrize("size", [1.0, 2.0**-63])
+@pytest.mark.parametrize("depth", [700, 6])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_bounds_of_factors_of_bf16(tmp_path, dtype, size):
+def test_bounds_of_factors_of_bf16(tmp_path, dtype, depth):
     """They hold what the exact mode has, of numbers whose sums are flushed too; and little more
     than what numbers of 8 bits may be."""
     path = write_definition(
@@ -303,8 +303,10 @@ def test_bounds_of_factors_of_bf16(tmp_path, dtype, size):
         "step.return %p, %q, %r : [n, m], [n, n], [m, n]",
         '%p: param[n, m], %g: grad[n, m], %l: state "l"[n, n], %r: state "r"[m, n]',
     )
-    x = (normal((4, 700), seed=3) * size).astype(dtype)
-    y = (normal((700, 4), seed=4) * size).astype(dtype)
+    x, y = normal((4, depth), seed=3).astype(dtype), normal((depth, 4), seed=4).astype(dtype)
+    if depth == 6:  # a sum of which is about 2^-126: numbers of bf16 in [1, 2) times 2^-64
+        x, y = (np.sign(z) * (1 + np.floor(np.abs(z) % 1 * 128) / 128) * 2.0**-64 for z in (x, y))
+        x, y = x.astype(dtype), y.astype(dtype)
     batch = Batch()
     add_product(batch, path, x, y)
     add_product(batch, path, x, y, mode="bound")
@@ -313,7 +315,10 @@ def test_bounds_of_factors_of_bf16(tmp_path, dtype, size):
     assert ((low <= exact["l"]) & (exact["l"] <= high)).all()
     assert (high - low < 1e-3 * np.abs(x) @ np.abs(y) + 2.0**-116).all()
     true = x.astype("f8") @ y.astype("f8")
-    assert (exact["l"] != true).all()
+    if depth == 6:  # roundings alone would not explain it
+        roundings = (depth + 2) * (2.0**-23 * np.abs(x) @ np.abs(y) + 2.0**-149)
+        assert (np.abs(exact["l"] - true) > roundings).any()
+    assert (exact["l"] != true).any()
     assert (np.abs(exact["l"] - true) < 2.0**-7 * np.abs(x) @ np.abs(y) + 2.0**-116).all()
 
 
