@@ -20,9 +20,9 @@ using namespace mlir;
 using namespace mlir::step;
 
 Value mlir::step::loadElement(const Words &w, const Matrix &matrix,
-                              Type compute, Value index) {
+                              Type compute, Value index, int64_t lanes) {
   return convertElements(
-      w, emitLoad(w, matrix.storage, 0, matrix.address, index), compute);
+      w, emitLoad(w, matrix.storage, lanes, matrix.address, index), compute);
 }
 
 Value mlir::step::convertElements(const Words &w, Value elements,
@@ -203,12 +203,6 @@ static int64_t getRoutineWord(StringRef name) {
   else
     llvm_unreachable("the runtime has no such routine");
   return int64_t(bytes / sizeof(int64_t));
-}
-
-Value mlir::step::hasDots(const Words &w, Value routines) {
-  constexpr size_t word = offsetof(StepcRoutines, hasDots) / sizeof(int64_t);
-  Value has = w.load(w.words(routines), int64_t(word));
-  return w.isLess(w.constantWord(0), has);
 }
 
 void mlir::step::callRoutine(const Words &w, const RoutineCall &call) {

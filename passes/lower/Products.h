@@ -72,12 +72,10 @@ void callRoutine(const Words &w, const RoutineCall &call);
 void callProduct(const Words &w, const Product &product,
                  function_ref<void(const Words &, const Product &)> emitBody);
 
-/// An element of a matrix at an address, in the compute type.
+/// An element of a matrix at an address, or a vector of `lanes` elements, in
+/// the compute type.
 Value loadElement(const Words &w, const Matrix &matrix, Type compute,
-                  Value index);
-
-/// Whether a processor has dot products of bf16.
-Value hasDots(const Words &w, Value routines);
+                  Value index, int64_t lanes = 0);
 
 /// Elements of memory, one or a vector of them, in the compute type.
 Value convertElements(const Words &w, Value elements, Type compute);

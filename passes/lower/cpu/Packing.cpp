@@ -57,9 +57,7 @@ private:
 /// on, in the compute type.
 Value Packer::loadNumber(Value first, Value k, int64_t lanes) const {
   Value index = w.add(first, w.mul(k, packing.from.columnStride));
-  Value loaded = emitLoad(w, packing.from.storage, lanes, packing.from.address,
-                          w.toIndex(index));
-  return convertElements(w, loaded, packing.compute);
+  return loadElement(w, packing.from, packing.compute, w.toIndex(index), lanes);
 }
 
 /// Those of the bf16, in an i32.
@@ -178,9 +176,7 @@ void Packer::emit() const {
     Value to = w.add(packing.to, w.mul(group, groupBytes));
     Value isWhole =
         w.isLess(w.add(line, w.constantWord(width - 1)), packing.count);
-    Value isDense =
-        arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
-                              packing.from.rowStride, w.constantWord(1));
+    Value isDense = w.isEqual(packing.from.rowStride, w.constantWord(1));
     w.branch(
         w.both(isWhole, isDense),
         [&] { packVectors(w.mul(line, packing.from.rowStride), to); },

@@ -95,6 +95,13 @@ static SmallVector<Value> addFused(const Words &w, const LeafWork &work,
   return after;
 }
 
+/// Whether the processor has dot products of bf16.
+static Value hasDots(const Words &w, Value routines) {
+  constexpr size_t word = offsetof(StepcRoutines, hasDots) / sizeof(int64_t);
+  Value has = w.load(w.words(routines), int64_t(word));
+  return w.isLess(w.constantWord(0), has);
+}
+
 void mlir::step::emitPairLeaf(const Words &w, const LeafWork &work,
                               Value routines, const PairTile &tile,
                               LeafBody emitBody) {

@@ -29,7 +29,7 @@ static Value toZero(const Words &w, Value number) {
 /// The f32 of the bf16 nearest to it, or a zero where that is denormal.
 static Value toFactor(const Words &w, Value number) {
   Type f32 = w.b.getF32Type();
-  Value narrow = w.narrow(convertElements(w, number, f32), w.b.getBF16Type());
+  Value narrow = w.narrow(number, w.b.getBF16Type());
   Value rounded = arith::ExtFOp::create(w.b, w.loc, f32, narrow);
   Value size = math::AbsFOp::create(w.b, w.loc, rounded);
   Value least =
@@ -64,10 +64,7 @@ struct Chain {
   const Product &product;
 
   Value add(const Words &w, Value k, Value sum) const {
-    auto load = [&](function_ref<Value(Value)> element) {
-      return convertElements(w, element(k), product.compute);
-    };
-    return math::FmaOp::create(w.b, w.loc, load(left), load(right), sum);
+    return math::FmaOp::create(w.b, w.loc, left(k), right(k), sum);
   }
   /// The second of a pair first.
   Value addPair(const Words &w, Value k, Value sum) const {
@@ -111,7 +108,7 @@ void mlir::step::emitBlockProduct(const Words &w, const Product &product) {
     auto load = [&](const Matrix &matrix, Value row, Value column) {
       Value place = w.add(w.mul(row, matrix.rowStride),
                           w.mul(column, matrix.columnStride));
-      return emitLoad(w, matrix.storage, 0, matrix.address, w.toIndex(place));
+      return loadElement(w, matrix, product.compute, w.toIndex(place));
     };
     auto left = [&](Value k) { return load(product.lhs, row, k); };
     auto right = [&](Value k) { return load(product.rhs, k, column); };
