@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from ctypes import (
     byref,
     c_char,
@@ -22,6 +22,7 @@ from ctypes import (
 )
 from typing import NamedTuple, TypeVar
 
+from . import _codes as codes
 from . import _library
 from ._structures import (
     DATA_TYPES,
@@ -36,6 +37,9 @@ from ._structures import (
 
 T = TypeVar("T")
 
+SCALE = ".scale"  # behind the name of a state of codes
+BLOCK = 64  # elements that have one
+
 _TYPES = {"": (0, 0, 0), **{name: (t.code, t.bits, t.lanes) for name, t in DATA_TYPES.items()}}
 _STORAGES = {(t.code, t.bits): name for name, t in DATA_TYPES.items()}
 
@@ -46,7 +50,8 @@ class Query(NamedTuple):
     ``sharded``: bit k says that ranks share dim k; ``range``: the elements of the rank where it
     has a range of them. ``param`` and ``grad``: storage types, "" where no variant is asked for;
     ``master``: the state that keeps the parameter's f32, None: none; ``rounds``: whether it is
-    rounded by random bits."""
+    rounded by random bits; ``coded``: the states that are kept as codes of 8 bits where that
+    saves memory."""
 
     options: tuple[int, ...]
     shape: tuple[int, ...]
@@ -57,6 +62,7 @@ class Query(NamedTuple):
     grad: str = ""
     master: str | None = None
     rounds: bool = False
+    coded: tuple[str, ...] = ()
 
 
 class Rule(NamedTuple):
@@ -73,7 +79,8 @@ class Rule(NamedTuple):
 
 
 class State(NamedTuple):
-    """A state beside a tensor. ``shape``: of the whole, ``part``: beside the rank's part;
+    """A state beside a tensor, or the scales of one of codes, which stand behind it under its
+    name with :data:`SCALE`. ``shape``: of the whole, ``part``: beside the rank's part;
     ``of_param``: for each dim the parameter's that it is, or None; ``is_full``: it has all of
     them. Without a variant ``storage`` is "" and ``bytes``, of the part, 0; ``exists``: whether
     the group's options are for it."""
@@ -208,7 +215,7 @@ class Handle:
         return Tensor(
             self._rule(rule) if rule else None,
             None if variant < 0 else variant,
-            tuple([self._state(at, query) for at in _numbers(states, num_states, "P")]),
+            tuple(self._states(_numbers(states, num_states, "P"), query)),
             self._text(cut) if cut else None,
             string_at(refusal).decode() if refusal else "",
             self._lib.stepcStatusString(status).decode() if refusal else "",
@@ -232,9 +239,36 @@ class Handle:
             self._rules[address] = Rule(self._text(name), *texts, bool(matrices), *place)
         return self._rules[address]
 
-    def _state(self, address: int, query: Query) -> State:
+    def _states(self, addresses: Iterable[int], query: Query) -> Iterator[State]:
+        for address in addresses:
+            fields = _read(_STATE, address)
+            state = self._state(fields, query)
+            if not fields[16]:
+                yield state
+                continue
+            rank, part_rank, shape, part = fields[17:]
+            # Of the dims before a row each is one of the parameter's, or none.
+            of = (*state.of_param[: rank - 1], self._row_dim(state, rank))
+            of_scales = state._replace(
+                name=state.name + SCALE,
+                shape=_numbers(shape, rank),
+                part=_numbers(part, part_rank),
+                of_param=of,
+                is_full=False,
+                bytes=0,
+            )
+            code, scale = codes.of_number(state.init)
+            yield state._replace(init=code)
+            yield of_scales._replace(init=scale, storage="f32" if state.storage else "")
+
+    @staticmethod
+    def _row_dim(state: State, rank: int) -> int | None:
+        """The parameter's dim that blocks lie along, where it is one."""
+        return state.of_param[-1] if rank == len(state.shape) else None
+
+    def _state(self, fields: tuple, query: Query) -> State:
         (_, name, dims, num_dims, rank, part_rank, shape, part, of_param, init, size, code, bits, _,
-         exists, is_full, _) = _read(_STATE, address)  # fmt: skip
+         exists, is_full, *_) = fields  # fmt: skip
         if is_full:
             extents, of = query.shape, _EVERY[:rank]
         else:
@@ -295,12 +329,20 @@ class _Queries:
                 self._text(query.master) if query.master else 0,
                 query.rounds,
                 0,
+                self._texts(query.coded),
+                len(query.coded),
             )
 
     def _extents(self, extents: tuple[int, ...]) -> int:
         if extents not in self._keep:
             self._keep[extents] = (c_int64 * max(len(extents), 1))(*extents)
         return ctypes.addressof(self._keep[extents])
+
+    def _texts(self, texts: tuple[str, ...]) -> int:
+        key = ("texts", texts)
+        if key not in self._keep:
+            self._keep[key] = (c_void_p * max(len(texts), 1))(*map(self._text, texts))
+        return ctypes.addressof(self._keep[key])
 
     def _text(self, text: str) -> int:
         if text not in self._keep:

@@ -47,6 +47,8 @@ _SIGNATURES = {
         c_int64,
         POINTER(c_int64),
     ],
+    "stepcEncodeState": [c_int32, c_void_p, c_int32, c_void_p, c_void_p, c_void_p],
+    "stepcDecodeState": [c_int32, c_void_p, c_int32, c_void_p, c_void_p, c_void_p],
     "stepcInterfaceDescribe": [
         c_void_p,
         c_void_p,

@@ -34,7 +34,9 @@ DATA_TYPES = {
     "bf16": DLDataType(4, 16, 1),
     "f16": DLDataType(2, 16, 1),
     "i16": DLDataType(0, 16, 1),
+    "u8": DLDataType(1, 8, 1),  # codes
 }
+Q8 = 1  # STEPC_STATE_Q8
 
 
 class DLTensor(Structure):
@@ -83,6 +85,8 @@ class Binding(Structure):
         ("number", c_int64),
         ("freshStates", c_void_p),  # uint8_t *
         ("entry", c_void_p),  # StepcEntry *
+        ("formats", c_void_p),  # int32_t *
+        ("scales", c_void_p),  # DLTensor **
     ]
 
 
@@ -144,6 +148,8 @@ class TensorQuery(Structure):
         ("master", c_char_p),
         ("rounds", c_int32),
         ("reserved", c_int32),
+        ("coded", c_void_p),  # char **
+        ("numCoded", c_int64),
     ]
 
 
@@ -178,7 +184,11 @@ class StateDescription(Structure):
         ("dtype", DLDataType),
         ("exists", c_int32),
         ("isFull", c_int32),
-        ("reserved", c_int32),
+        ("format", c_int32),
+        ("scaleNdim", c_int32),
+        ("scalePartNdim", c_int32),
+        ("scaleShape", c_void_p),
+        ("scalePart", c_void_p),
     ]
 
 

@@ -376,7 +376,14 @@ StepcStatus stepcPlanGetState(const StepcPlan *plan, int64_t id,
                               const char *name, DLTensor *out) {
   if (!out)
     return reportNull("out");
-  return withPlan(plan, [&] { plan->plan.getState(id, name, *out); });
+  return withPlan(plan, [&] { plan->plan.getState(id, name, false, *out); });
+}
+
+StepcStatus stepcPlanGetStateScales(const StepcPlan *plan, int64_t id,
+                                    const char *name, DLTensor *out) {
+  if (!out)
+    return reportNull("out");
+  return withPlan(plan, [&] { plan->plan.getState(id, name, true, *out); });
 }
 
 StepcStatus stepcPlanGetPart(const StepcPlan *plan, int64_t id,

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -76,7 +77,8 @@ StepcStatus stepcInterfaceDescribe(const StepcInterface *interface,
            static_cast<long long>(n), n < 0 ? "" : ", without a list");
     auto made = std::make_unique<OwnedDescription>(interface->interface);
     const Manifest &manifest = interface->interface->getManifest();
-    StructList<StepcTensorQuery> list(queries, n, sizeof(StepcTensorQuery),
+    StructList<StepcTensorQuery> list(queries, n,
+                                      offsetof(StepcTensorQuery, coded),
                                       "StepcTensorQuery", "query");
     for (int64_t i = 0; i < n; ++i) {
       list.require(i, std::to_string(i));

@@ -30,7 +30,8 @@ void Binder::allocateStates() {
     for (NewTensor &tensor : created)
       if (tensor.ownsStates && !tensor.bound.elsewhere)
         for (size_t k : getVariant(tensor).states)
-          visit(tensor, k, getVariant(tensor).operands[k]);
+          if (!tensor.bound.isCoded(k))
+            visit(tensor, k, getVariant(tensor).operands[k]);
   };
   auto countElements = [&](const NewTensor &tensor, size_t k) {
     View view = makeView(tensor.bound, getVariant(tensor), k, 0);

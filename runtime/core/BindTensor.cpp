@@ -91,11 +91,12 @@ void Binder::requireFields(int64_t i, const std::string &name) const {
     fail(STEPC_INVALID_ARGUMENT,
          "tensor %s: number %lld is not one from 1 to %lld", text,
          static_cast<long long>(number), static_cast<long long>(kMaxNumber));
-  if (binding.numStates < 0 || (binding.numStates > 0 && !binding.states))
+  if (binding.numStates < 0 ||
+      (binding.numStates > 0 && !binding.states && !getFormats(binding)))
     fail(STEPC_INVALID_ARGUMENT, "tensor %s has %lld states without a list",
          text, static_cast<long long>(binding.numStates));
   const uint8_t *created = getFreshStates(binding);
-  for (int64_t k = 0; k < binding.numStates; ++k) {
+  for (int64_t k = 0; binding.states && k < binding.numStates; ++k) {
     if (!binding.states[k])
       fail(STEPC_INVALID_ARGUMENT, "tensor %s: state %lld is missing", text,
            static_cast<long long>(k));
@@ -142,10 +143,13 @@ void Binder::describe(int64_t i) {
   }
   tensor.ownsStates = !binding.states;
 
+  readFormats(i, tensor);
   setDims(i, tensor);
+  setCodes(i, tensor);
   requireNoSelfOverlap(tensor);
   requireUsable(tensor);
   setRowSize(tensor);
+  setCodedSize(tensor);
 }
 
 /// Refuses addresses that steps cannot use.
@@ -297,7 +301,7 @@ void Binder::setOperand(size_t operand, const DLTensor &given,
   if (description.reach == Reach::Full) {
     requireShape(given, view.extents, view.rank, name);
     tensor.addresses[operand] =
-        requireMemory(given, view.extents, description.storage, name,
+        requireMemory(given, view.extents, view.itemSize, name,
                       bound.getStrides(operand));
     if (bound.flat)
       requireFlatDense(view, name);
@@ -307,7 +311,7 @@ void Binder::setOperand(size_t operand, const DLTensor &given,
                     describeShape(bound.getExtents(), bound.rank), name);
   std::vector<int64_t> strides(size_t(view.rank) + 1);
   tensor.addresses[operand] = requireMemory(
-      given, view.extents, description.storage, name, strides.data());
+      given, view.extents, view.itemSize, name, strides.data());
   if (!isRowMajor(view.extents, view.rank, strides.data()))
     fail(STEPC_LAYOUT_UNSUPPORTED,
          "%s has strides %s, a state with fewer dims than its parameter must "
@@ -326,6 +330,8 @@ void Binder::setOwnState(size_t operand, NewTensor &tensor) const {
   View view = makeView(bound, variant, operand, 0);
   switch (variant.operands[operand].reach) {
   case Reach::Full:
+    if (bound.isCoded(operand))
+      return setRowMajor(view.extents, view.rank, bound.getStrides(operand));
     setDenseLike(view.extents, view.rank, bound.getStrides(variant.param),
                  bound.getStrides(operand));
     return;

@@ -10,6 +10,7 @@
 
 #include "core/EntryBinder.h"
 #include "core/Plan.h"
+#include "core/StateCodes.h"
 
 namespace stepc {
 
@@ -35,6 +36,8 @@ private:
     TileShape tiles;
     /// Of dims of the rule that follow from others.
     std::vector<int64_t> boundExtents;
+    /// Of states that are kept as codes, in the order of the variant's.
+    std::vector<StateCodes> codes;
     /// Of slots and live buffers.
     uintptr_t ownMemory = 0;
     bool ownsStates = false;
@@ -55,6 +58,16 @@ private:
                   NewTensor &tensor) const;
   void setOwnState(size_t operand, NewTensor &tensor) const;
   void setPosition(int64_t i, size_t operand, NewTensor &tensor) const;
+  // BindCodes.cpp
+  void readFormats(int64_t i, NewTensor &tensor) const;
+  std::vector<int64_t> getWholeExtents(const NewTensor &tensor,
+                                       size_t operand) const;
+  void setCodes(int64_t i, NewTensor &tensor) const;
+  void setCodedSize(NewTensor &tensor) const;
+  static size_t getCodedBytes(const StateCodes &codes, bool own);
+  void allocateCodes();
+  void addCodes(NewTensor &tensor) noexcept;
+
   void requireNoSelfOverlap(const NewTensor &tensor);
   void requireUsable(const NewTensor &tensor) const;
   void allocateStates();

@@ -33,6 +33,8 @@ struct BoundTensor {
   RowSize size;
   DLDataType gradType = {0, 0, 0};
   uint8_t gradItemSize = 1;
+  /// The operands that are kept as codes, a bit for each.
+  uint64_t coded = 0;
   /// Whether the rank has a range of the elements.
   bool flat = false;
   /// Whether another rank owns it: this one has none of its states.
@@ -54,6 +56,9 @@ struct BoundTensor {
   /// mean nothing for others.
   std::unique_ptr<int64_t[]> dims;
 
+  bool isCoded(size_t operand) const {
+    return operand < 64 && coded >> operand & 1;
+  }
   int32_t getMaxRank() const { return std::max(rank, reducedRank); }
   int64_t *getExtents() const { return dims.get(); }
   int64_t *getStrides(size_t operand) const {

@@ -10,6 +10,7 @@
 #include "core/BoundDims.h"
 #include "core/RowClass.h"
 #include "core/RuleChoice.h"
+#include "core/StateCodes.h"
 #include "core/StateDims.h"
 #include "core/Status.h"
 #include "core/StepCost.h"
@@ -135,6 +136,38 @@ void Description::addWork(const TensorQuery &query, const Variant &variant,
   description.numBuffers = int64_t(tensor.bufferEntries.size());
 }
 
+/// Where a state is to be kept as codes, and that saves memory.
+void Description::setCodes(const TensorQuery &query, const std::string &name,
+                           const Dims &dims, State &state) const {
+  if (!canEncode(state.shape) ||
+      std::find(query.coded.begin(), query.coded.end(), name) ==
+          query.coded.end())
+    return;
+  size_t dim = getRowDim(state.shape);
+  state.scaleShape = getScaleShape(state.shape, dim);
+  StateCodes codes;
+  codes.elements = countElements(state.part.data(), int64_t(state.part.size()));
+  if (query.layout.flat && getReach(*rule, dims) == Reach::Full) {
+    BlockCut(state.shape, query.name + ": state '" + name + "'")
+        .setRange(query.layout.begin, query.layout.end, codes);
+    state.scalePart = std::move(codes.scaleShape);
+  } else {
+    state.scalePart = getScaleShape(state.part, dim);
+  }
+  StepcStateDescription &description = state.description;
+  description.format = STEPC_STATE_Q8;
+  if (description.dtype.bits)
+    description.dtype = {kDLUInt, 8, 1};
+  description.bytes =
+      codes.elements +
+      int64_t(sizeof(float)) * countElements(state.scalePart.data(),
+                                             int64_t(state.scalePart.size()));
+  description.scaleNdim = int32_t(state.scaleShape.size());
+  description.scalePartNdim = int32_t(state.scalePart.size());
+  description.scaleShape = state.scaleShape.data();
+  description.scalePart = state.scalePart.data();
+}
+
 void Description::addVariant(const TensorQuery &query, size_t index,
                              Tensor &tensor) const {
   const Variant &variant = interface->getManifest().variants[index];
@@ -148,6 +181,8 @@ void Description::addVariant(const TensorQuery &query, size_t index,
     state.description.bytes =
         countElements(state.part.data(), int64_t(state.part.size())) *
         getByteSize(operand.storage);
+    if (operand.storage == Storage::F32)
+      setCodes(query, operand.name, operand.dims, state);
   }
   addWork(query, variant, tensor);
 }
@@ -161,6 +196,7 @@ void Description::addDeclared(const TensorQuery &query, size_t index,
     state.description.initialValue = declared.initialValue;
     state.description.exists =
         !declared.guard || query.options[*declared.guard] != 0;
+    setCodes(query, declared.name, declared.dims, state);
   }
 }
 

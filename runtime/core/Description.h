@@ -75,6 +75,8 @@ private:
     std::vector<int64_t> shape;
     std::vector<int64_t> part;
     std::vector<int32_t> paramDims;
+    std::vector<int64_t> scaleShape;
+    std::vector<int64_t> scalePart;
     StepcStateDescription description = {};
   };
   struct Tensor {
@@ -90,6 +92,8 @@ private:
   void addDeclared(const TensorQuery &query, size_t index,
                    Tensor &tensor) const;
   void addVariant(const TensorQuery &query, size_t index, Tensor &tensor) const;
+  void setCodes(const TensorQuery &query, const std::string &name,
+                const Dims &dims, State &state) const;
   void addWork(const TensorQuery &query, const Variant &variant,
                Tensor &tensor) const;
   State &addState(const TensorQuery &query, const std::string &name,

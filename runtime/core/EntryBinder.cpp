@@ -127,7 +127,7 @@ uintptr_t EntryBinder::requireDense(const DLTensor &tensor, Storage storage,
   OperandName operand{name, role, {}};
   strides.resize(size_t(tensor.ndim));
   uintptr_t address =
-      requireMemory(tensor, tensor.shape, storage, operand, strides.data());
+      requireMemory(tensor, tensor.shape, getByteSize(storage), operand, strides.data());
   if (countElements(tensor.shape, tensor.ndim) != 0 &&
       !isRowMajor(tensor.shape, tensor.ndim, strides.data()))
     fail(STEPC_LAYOUT_UNSUPPORTED,

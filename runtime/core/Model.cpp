@@ -28,6 +28,51 @@ Model::Model(std::shared_ptr<const Package> loaded,
 /// settled for a class, before there are tensors.
 static constexpr int64_t kProductBytes = 2 * 320 / kFlopsOfByte;
 
+/// Adds what the entry has to do with operands. What a finish reads and writes
+/// nobody says; a product or a decomposition may be of states with other dims
+/// than the parameter's. What may be left out has to be there as it was.
+static void addOperands(const Variant &variant, const ScheduleEntry &entry,
+                        ClassSegment &segment) {
+  auto getBits = [](const std::vector<size_t> &list) {
+    uint64_t bits = 0;
+    for (size_t k : list)
+      bits |= k < 64 ? uint64_t(1) << k : 0;
+    return bits;
+  };
+  uint64_t writes = getBits(entry.writes);
+  segment.reads |= getBits(entry.reads) | (entry.unlessSlot < 0 ? 0 : writes);
+  segment.writes |= writes;
+  if (entry.kind != EntryKind::Finish)
+    return;
+  for (size_t k : variant.states)
+    if (k < 64 && variant.operands[k].reach == Reach::Reduced) {
+      segment.reads |= uint64_t(1) << k;
+      segment.writes |= uint64_t(1) << k;
+    }
+}
+
+/// The operands that a segment writes and a later one has to do with. They are
+/// decoded before the first that has, and encoded behind the last.
+static uint64_t keepOperands(ClassSegment *begin, ClassSegment *end) {
+  uint64_t written = 0, kept = 0, found = 0;
+  std::vector<uint64_t> uses;
+  for (const ClassSegment *segment = begin; segment != end; ++segment) {
+    uses.push_back(segment->reads | segment->writes);
+    kept |= written & uses.back();
+    written |= segment->writes;
+  }
+  for (size_t i = 0; i < uses.size(); ++i) {
+    begin[i].reads = (begin[i].reads & ~kept) | (uses[i] & kept & ~found);
+    found |= uses[i];
+  }
+  found = 0;
+  for (size_t i = uses.size(); i-- > 0;) {
+    begin[i].writes = (begin[i].writes & ~kept) | (uses[i] & kept & ~found);
+    found |= uses[i];
+  }
+  return kept;
+}
+
 /// What a variant does in the segment, whose entries begin at `entry`.
 static ClassSegment makeSegment(const Variant &variant, int64_t segment,
                                 size_t &entry) {
@@ -42,6 +87,7 @@ static ClassSegment makeSegment(const Variant &variant, int64_t segment,
          schedule[entry].isCalled();
        ++entry) {
     made.whole |= variant.takesRows(schedule[entry]);
+    addOperands(variant, schedule[entry], made);
     made.elementBytes += variant.getBytesPerElement(schedule[entry]) +
                          schedule[entry].products * kProductBytes;
   }
@@ -56,8 +102,11 @@ void Model::addClasses(const Variant &variant, int64_t chunkElements) {
   size_t entry = 0;
   for (int64_t s = 0; s < getManifest().getNumSegments(); ++s)
     classSegments.push_back(makeSegment(variant, s, entry));
+  ClassSegment *end = classSegments.data() + classSegments.size();
+  keptOperands.push_back(
+      keepOperands(end - getManifest().getNumSegments(), end));
   for (int kind = 0; kind < 2; ++kind)
-    classes.emplace_back(variant, chunkElements);
+    classes.emplace_back(variant, chunkElements, &codes);
 
   const std::vector<Statistic> &statistics = getManifest().statistics;
   size_t first = contributionSlots.size();

@@ -36,6 +36,7 @@
 #include "core/Package.h"
 #include "core/Rounds.h"
 #include "core/RowClass.h"
+#include "core/StateCodes.h"
 
 #include "stepc/stepc.h"
 
@@ -58,6 +59,10 @@ struct ClassSegment {
   bool whole = false;
   /// Bytes that its kernels move for one element.
   int64_t elementBytes = 0;
+  /// The operands that may have to be decoded before it and encoded behind it,
+  /// a bit for each of the first 64.
+  uint64_t reads = 0;
+  uint64_t writes = 0;
 };
 
 /// What a variant has of a statistic.
@@ -88,6 +93,10 @@ struct Model {
   }
   size_t getOperandWord(const BoundTensor &tensor, size_t operand) const {
     return size_t(classes[tensor.rowClass].getOperandsWord()) + operand;
+  }
+  /// Whether a state that is kept as codes stays f32 over rounds of a step.
+  bool isKept(int32_t variant, size_t operand) const {
+    return operand < 64 && keptOperands[size_t(variant)] >> operand & 1;
   }
   View getView(const BoundTensor &tensor, size_t operand) const;
   OperandName getOperandName(int64_t id, size_t operand) const;
@@ -133,10 +142,14 @@ struct Model {
   std::vector<float *> mirrors;
   bool hasMirrors = false;
 
+  /// Of all states that are kept as codes.
+  std::vector<StateCodes> codes;
   /// Two for each variant: contiguous rows, strided rows.
   std::vector<RowClass> classes;
   /// For each variant one for each segment.
   std::vector<ClassSegment> classSegments;
+  /// For each variant the operands of isKept.
+  std::vector<uint64_t> keptOperands;
   /// For each variant one for each statistic.
   std::vector<ContributedSlot> contributionSlots;
   Cohorts cohorts;

@@ -15,7 +15,7 @@
 #ifndef STEPC_CORE_OVERLAP_H
 #define STEPC_CORE_OVERLAP_H
 
-#include "core/TensorView.h"
+#include "core/StateCodes.h"
 
 #include <cstdint>
 #include <utility>
@@ -27,6 +27,8 @@ namespace stepc {
 struct OwnedView {
   /// In place of an operand: where steps write the tensor's count.
   static constexpr int64_t kMirror = -1;
+  /// And below it, of states that are kept as codes, operand k's scales.
+  static constexpr int64_t kScales = -2;
 
   View view;
   bool written = false;
@@ -39,6 +41,12 @@ struct OwnedView {
     view.itemSize = sizeof(*mirror);
     return {view, true, tensor, kMirror};
   }
+  static OwnedView ofScales(const StateCodes &codes, int64_t tensor) {
+    return {codes.getScalesView(), true, tensor, kScales - codes.operand};
+  }
+  /// Of which operand they are, or none.
+  bool isOfScales() const { return operand <= kScales; }
+  size_t getScalesOperand() const { return size_t(kScales - operand); }
 };
 
 class OverlapChecker {

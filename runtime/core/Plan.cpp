@@ -48,6 +48,12 @@ void Plan::setEngine(const char *call, const MakeEngine &make) {
 std::string Plan::describeView(const OwnedView &owned) const {
   if (owned.operand == OwnedView::kMirror)
     return "tensor " + model.names[owned.tensor] + ": countMirror";
+  if (owned.isOfScales()) {
+    OperandName name =
+        model.getOperandName(owned.tensor, owned.getScalesOperand());
+    name.scales = true;
+    return name.str();
+  }
   return model.getOperandName(owned.tensor, size_t(owned.operand)).str();
 }
 
@@ -114,7 +120,28 @@ void Plan::setCount(int64_t id, int64_t count) {
   model.cohortsValid = false;
 }
 
-void Plan::getState(int64_t id, const char *name, DLTensor &out) const {
+void Plan::getScales(int64_t id, size_t operand, DLTensor &out) const {
+  const BoundTensor &tensor = model.tensors[id];
+  const RowClass &rows = model.classes[tensor.rowClass];
+  RowCodes own = rows.getCodes(tensor.row);
+  for (int32_t c = own.first; c < own.first + own.count; ++c) {
+    const StateCodes &codes = model.codes[size_t(c)];
+    if (size_t(codes.operand) != operand)
+      continue;
+    out = {};
+    out.data = reinterpret_cast<void *>(codes.scales);
+    out.device = model.place;
+    out.ndim = int32_t(codes.scaleShape.size());
+    out.dtype = getDLDataType(Storage::F32);
+    out.shape = const_cast<int64_t *>(codes.scaleShape.data());
+    return;
+  }
+  fail(STEPC_WRONG_STATE, "%s is not kept as codes",
+       model.getOperandName(id, operand).str().c_str());
+}
+
+void Plan::getState(int64_t id, const char *name, bool scales,
+                    DLTensor &out) const {
   requireId(id);
   if (!name)
     fail(STEPC_INVALID_ARGUMENT, "tensor %s: a state without a name",
@@ -131,11 +158,14 @@ void Plan::getState(int64_t id, const char *name, DLTensor &out) const {
     known += (known.empty() ? "" : ", ") + state.name;
     if (state.name != name)
       continue;
+    if (scales)
+      return getScales(id, k, out);
     View view = model.getView(tensor, k);
     out.data = reinterpret_cast<void *>(view.address);
     out.device = model.place;
     out.ndim = int32_t(view.rank);
-    out.dtype = getDLDataType(state.storage);
+    out.dtype = tensor.isCoded(k) ? DLDataType{kDLUInt, 8, 1}
+                                  : getDLDataType(state.storage);
     out.shape = const_cast<int64_t *>(view.extents);
     out.strides = const_cast<int64_t *>(view.strides);
     out.byte_offset = 0;

@@ -58,7 +58,8 @@ public:
   void getPart(int64_t id, int64_t &begin, int64_t &end) const;
   int64_t getCount(int64_t id) const;
   void setCount(int64_t id, int64_t count);
-  void getState(int64_t id, const char *name, DLTensor &out) const;
+  /// Or the scales of one that is kept as codes.
+  void getState(int64_t id, const char *name, bool scales, DLTensor &out) const;
   double getScalar(int64_t group, const char *name) const;
   void setScalar(int64_t group, const char *name, double value);
   double getReport(int64_t group, const char *name) const;
@@ -96,6 +97,7 @@ private:
   std::string describeView(const OwnedView &owned) const;
   void useEngine(std::unique_ptr<Engine> made) noexcept;
   void requireId(int64_t id) const;
+  void getScales(int64_t id, size_t operand, DLTensor &out) const;
   void requireGroup(int64_t group) const;
   int64_t countLeftOut() const;
   int64_t countListBytes() const;

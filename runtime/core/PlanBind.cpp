@@ -22,6 +22,7 @@ void Binder::run(int64_t *outIds) {
   for (int64_t i = 0; i < size; ++i)
     describe(i);
   allocateStates();
+  allocateCodes();
   allocateTiles();
   allocateWorkspace();
   allocateExchange();
@@ -67,6 +68,11 @@ std::string Binder::describeView(const OwnedView &owned) const {
   const NewTensor &tensor = created[owned.tensor - firstId];
   if (owned.operand == OwnedView::kMirror)
     return "tensor " + tensor.name + ": countMirror";
+  if (owned.isOfScales())
+    return OperandName{
+        tensor.name, Role::State,
+        getVariant(tensor).operands[owned.getScalesOperand()].name, true}
+        .str();
   const Operand &description = getVariant(tensor).operands[owned.operand];
   return OperandName{tensor.name, description.role, description.name}.str();
 }
@@ -89,6 +95,9 @@ void Binder::addViews(int64_t i) {
     else if (!tensor.bound.elsewhere)
       checker.add(getView(tensor, id, k));
   }
+  for (const StateCodes &codes : tensor.codes)
+    if (!tensor.bound.elsewhere)
+      checker.add(OwnedView::ofScales(codes, id));
   if (const float *mirror = bindings[i].countMirror)
     checker.add(OwnedView::ofMirror(mirror, id));
 }
@@ -102,7 +111,7 @@ void Binder::checkOverlap() {
   size_t numViews = plan.numViews;
   int64_t maxRank = plan.maxRank;
   for (const NewTensor &tensor : created) {
-    numViews += tensor.addresses.size() + 1;
+    numViews += tensor.addresses.size() + tensor.codes.size() + 1;
     maxRank = std::max<int64_t>(maxRank, tensor.bound.getMaxRank());
   }
   for (const EntryTensor &entry : entries.getMade().tensors)
@@ -132,11 +141,13 @@ void Binder::reserve() {
     int64_t chunks = 0;
   };
   std::vector<Demand> demands(model.classes.size());
+  size_t numCodes = model.codes.size();
   for (const NewTensor &tensor : created) {
     Demand &demand = demands[tensor.bound.rowClass];
     ++demand.rows;
     demand.rank = std::max(demand.rank, tensor.rowLayout.getRank());
     demand.chunks += tensor.bound.size.countChunks();
+    numCodes += tensor.codes.size();
   }
   for (size_t c = 0; c < demands.size(); ++c)
     if (demands[c].rows)
@@ -148,6 +159,7 @@ void Binder::reserve() {
   reserveAtLeast(model.tensors, total);
   reserveAtLeast(model.names, total);
   reserveAtLeast(model.counts, total);
+  reserveAtLeast(model.codes, numCodes);
   reserveAtLeast(model.fresh, total);
   reserveAtLeast(model.cohortOf, total);
   reserveAtLeast(model.mirrors, total);
@@ -180,8 +192,10 @@ void Binder::commit() noexcept {
     BoundTensor &bound = tensor.bound;
     bound.row = model.classes[bound.rowClass].addRow(bound.size);
     setRow(tensor);
+    addCodes(tensor);
     addExchange(int64_t(model.tensors.size()), tensor);
-    plan.numViews += tensor.addresses.size() + 1; // its mirror
+    // And its mirror.
+    plan.numViews += tensor.addresses.size() + tensor.codes.size() + 1;
     plan.maxRank = std::max<int64_t>(plan.maxRank, bound.getMaxRank());
     model.numToggled += bound.hasGrad;
     model.hasMirrors |= binding.countMirror != nullptr;
@@ -202,6 +216,13 @@ void Binder::commit() noexcept {
     plan.transfers.commit(std::move(entries.getMade()));
   plan.workspaceNeed = need;
   plan.engine->commit();
+}
+
+void Binder::addCodes(NewTensor &tensor) noexcept {
+  RowCodes codes = {int32_t(model.codes.size()), int32_t(tensor.codes.size())};
+  for (StateCodes &own : tensor.codes)
+    model.codes.push_back(std::move(own));
+  model.classes[tensor.bound.rowClass].setCodes(tensor.bound.row, codes);
 }
 
 /// Sets the row of a new tensor but for its scalars, and the offsets that

@@ -34,9 +34,12 @@ bool Plan::touchesOwnRow(const BoundTensor &tensor,
   auto getRange = [&](size_t k, uintptr_t address) {
     const Operand &operand = variant.operands[k];
     if (contiguous && operand.reach == Reach::Full)
-      return std::pair(address,
-                       address + uintptr_t(tensor.size.elements *
-                                           getByteSize(operand.storage)));
+      return std::pair(
+          address,
+          address + uintptr_t(tensor.size.elements *
+                              (tensor.isCoded(k)
+                                   ? 1
+                                   : getByteSize(operand.storage))));
     View view = model.getView(tensor, k);
     ByteSpan span = getByteSpan(view);
     return std::pair(address + span.low, address + span.high);
@@ -186,7 +189,7 @@ void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
   std::vector<int64_t> dims(tensor.dims.get(),
                             tensor.dims.get() + rank * (operands + 1));
   int64_t *strides = dims.data() + rank * (operand + 1);
-  View view{requireMemory(given, dims.data(), storage, name, strides),
+  View view{requireMemory(given, dims.data(), getByteSize(storage), name, strides),
             tensor.rank, dims.data(), strides, getByteSize(storage)};
   if (tensor.flat)
     requireFlatDense(view, name);
@@ -209,6 +212,8 @@ void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
          name.str().c_str(), describeShape(dims.data(), tensor.rank).c_str(),
          describeShape(strides, tensor.rank).c_str());
   if (!sameStrides) {
+    requireOrder(tensor, variant, dims.data() + rank * (variant.param + 1),
+                 name);
     if (variant.space == Space::Tiles)
       layout.computeTiles(dims.data(), tensor.rank, dims.data() + rank,
                           variant);
@@ -239,6 +244,7 @@ void Plan::moveRow(int64_t id, int32_t toClass,
     RowClass &to = model.classes[toClass];
     int64_t row = to.addRow(tensor.size);
     std::copy_n(from.getRow(tensor.row), from.getFixedWords(), to.getRow(row));
+    to.setCodes(row, from.getCodes(tensor.row));
     from.removeRow(tensor.row, tensor.size);
     tensor.rowClass = toClass;
     tensor.row = row;
@@ -262,6 +268,13 @@ void Plan::addViews(int64_t id, uintptr_t begin, uintptr_t end,
     ByteSpan span = getByteSpan(view);
     if (view.address + span.low < end && begin < view.address + span.high)
       overlapChecker.add({view, !isGrad, id, int64_t(k)});
+  }
+  RowCodes own = model.classes[tensor.rowClass].getCodes(tensor.row);
+  for (int32_t c = own.first; c < own.first + own.count; ++c) {
+    OwnedView scales = OwnedView::ofScales(model.codes[size_t(c)], id);
+    ByteSpan span = getByteSpan(scales.view);
+    if (scales.view.address < end && begin < scales.view.address + span.high)
+      overlapChecker.add(scales);
   }
   if (uintptr_t mirror = reinterpret_cast<uintptr_t>(model.mirrors[id]);
       mirror && mirror < end && begin < mirror + sizeof(float))

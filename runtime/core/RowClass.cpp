@@ -9,6 +9,7 @@
 
 #include "core/Fault.h"
 #include "core/Reserve.h"
+#include "core/StateCodes.h"
 
 #include <algorithm>
 
@@ -25,7 +26,8 @@ static constexpr int64_t kLargeChunks = 4;
 /// little then, and the line is still cut fine enough.
 static constexpr int64_t kBatchBytes = 256 * 1024;
 
-RowClass::RowClass(const Variant &variant, int64_t chunkElements)
+RowClass::RowClass(const Variant &variant, int64_t chunkElements,
+                   std::vector<StateCodes> *codes)
     : variant(variant), chunkElements(chunkElements),
       whole(variant.takesRows()), tiles(variant.space == Space::Tiles),
       products(variant.hasProducts()),
@@ -33,7 +35,7 @@ RowClass::RowClass(const Variant &variant, int64_t chunkElements)
                          : STEPC_ROW_OPERANDS),
       fixedWords(operandsWord + int64_t(variant.operands.size()) +
                  int64_t(variant.workspace.size())),
-      rowWords(fixedWords) {}
+      rowWords(fixedWords), codes(codes) {}
 
 RowSize RowClass::getSize(const TileShape &shape) const {
   RowSize size;
@@ -59,7 +61,7 @@ int64_t RowClass::getFootprint(const RowSize &size) const {
 }
 
 bool RowClass::isLarge(const RowSize &size) const {
-  return whole && !together && !products && getFootprint(size) > kLargeBytes &&
+  return (whole || (tiles && size.coded)) && !together && !products && getFootprint(size) > kLargeBytes &&
          size.countChunks() >= kLargeChunks;
 }
 
@@ -74,12 +76,14 @@ void RowClass::reserve(int64_t moreRows, int64_t rank, int64_t moreChunks) {
   size_t totalChunks = size_t(numChunks + moreChunks);
   reserveAtLeast(table, total * rowWords);
   reserveAtLeast(gaps, total);
+  reserveAtLeast(rowCodes, total);
   reserveAtLeast(chunks, totalChunks);
   reserveAtLeast(elementsBefore, totalChunks + 1);
   reserveAtLeast(rows, total + 1);
   if (together && tiles)
     reserveAtLeast(finishes, total);
-  if (!whole)
+  // With codes rows of tiles are taken one by one.
+  if (!whole && !(tiles && codes))
     return;
   reserveAtLeast(batches, total + 1);
   reserveAtLeast(large, total);
@@ -111,6 +115,19 @@ int64_t RowClass::addRow(const RowSize &size) noexcept {
 void RowClass::removeRow(int64_t row, const RowSize &size) noexcept {
   numChunks -= size.countChunks();
   gaps.push_back(row);
+}
+
+size_t RowClass::getRowBytes(int64_t rank) const {
+  int64_t words = rank * (1 + int64_t(variant.operands.size()));
+  return size_t(fixedWords + words) * sizeof(int64_t);
+}
+
+void RowClass::setCodes(int64_t row, RowCodes own) noexcept {
+  if (own.count == 0 && rowCodes.empty())
+    return;
+  rowCodes.resize(size_t(numRows));
+  rowCodes[size_t(row)] = own;
+  whole |= tiles;
 }
 
 void RowClass::setLayout(int64_t row, const RowLayout &layout) noexcept {
@@ -184,8 +201,19 @@ void RowClass::listWhole(int64_t row, const RowSize &size) noexcept {
 
 /// Buffers that are not live lie side by side from `offset` on.
 void RowClass::placeWorkspace(int64_t row, int64_t offset) noexcept {
-  if (!tiles)
-    return;
+  if (tiles)
+    offset = placeBuffers(row, offset);
+  RowCodes own = getCodes(row);
+  for (int32_t c = own.first; c < own.first + own.count; ++c) {
+    StateCodes &state = (*codes)[size_t(c)];
+    if (state.kept)
+      continue;
+    state.scratch = uintptr_t(offset);
+    offset += StateCodes::getScratchBytes(state.elements);
+  }
+}
+
+int64_t RowClass::placeBuffers(int64_t row, int64_t offset) noexcept {
   int64_t *words = getRow(row);
   TileShape shape = loadTileShape(variant.roles, words);
   int64_t *next = words + operandsWord + variant.operands.size();
@@ -196,6 +224,7 @@ void RowClass::placeWorkspace(int64_t row, int64_t offset) noexcept {
     word = offset;
     offset += getBufferBytes(buffer, shape);
   }
+  return offset;
 }
 
 void RowClass::finishList() noexcept {
@@ -223,6 +252,8 @@ RowList RowClass::getList() const noexcept {
   list.numChunks = int64_t(chunks.size());
   list.finishes = finishes.data();
   list.numFinishes = int64_t(finishes.size());
+  list.rowCodes = rowCodes.empty() ? nullptr : rowCodes.data();
+  list.codes = codes ? codes->data() : nullptr;
   return list;
 }
 
@@ -232,5 +263,6 @@ size_t RowClass::getBytes() const {
              sizeof(int64_t) +
          (chunks.capacity() + finishes.capacity()) * sizeof(StepcChunk) +
          rows.capacity() * sizeof(ListedRow) +
-         batches.capacity() * sizeof(Batch);
+         batches.capacity() * sizeof(Batch) +
+         rowCodes.capacity() * sizeof(RowCodes);
 }

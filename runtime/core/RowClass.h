@@ -8,6 +8,7 @@
 #ifndef STEPC_CORE_ROWCLASS_H
 #define STEPC_CORE_ROWCLASS_H
 
+#include "core/RowCodes.h"
 #include "core/RowLayout.h"
 #include "core/RowList.h"
 #include "core/Tiles.h"
@@ -29,8 +30,9 @@ struct RowSize {
   /// Elements or tiles, as chunks count.
   int64_t units = 0;
   int64_t unitsPerChunk = 1;
-  /// Of the buffers that are not live.
+  /// Of the buffers that are not live, and of states that are codes.
   int64_t workspace = 0;
+  bool coded = false;
 
   int64_t countChunks() const {
     return (units + unitsPerChunk - 1) / unitsPerChunk;
@@ -46,7 +48,10 @@ struct RowSize {
 class RowClass {
 public:
   /// Chunks have about `chunkElements` elements.
-  RowClass(const Variant &variant, int64_t chunkElements);
+  /// `codes`: those of the plan's states, in which listing says where they are
+  /// f32.
+  RowClass(const Variant &variant, int64_t chunkElements,
+           std::vector<StateCodes> *codes = nullptr);
 
   /// From now on rows are worked on all at once: each has a workspace of its
   /// own, and a chunk has one tile. Before the first row is added.
@@ -68,6 +73,18 @@ public:
   int64_t addRow(const RowSize &size) noexcept;
   void removeRow(int64_t row, const RowSize &size) noexcept;
   void setLayout(int64_t row, const RowLayout &layout) noexcept;
+
+  /// Which codes the row has. Where its kernels take tiles, rows of the class
+  /// are taken one by one from then on.
+  void setCodes(int64_t row, RowCodes own) noexcept;
+  RowCodes getCodes(int64_t row) const {
+    return rowCodes.empty() ? RowCodes() : rowCodes[size_t(row)];
+  }
+  /// Whether rows are taken through the schedule one by one.
+  bool isWhole() const { return whole; }
+  bool hasCodes() const { return !rowCodes.empty(); }
+  /// The bytes of a row of rank `rank`.
+  size_t getRowBytes(int64_t rank) const;
 
   int64_t *getRow(int64_t row) { return table.data() + row * rowWords; }
   const int64_t *getRow(int64_t row) const {
@@ -102,6 +119,7 @@ private:
   void widen(int64_t words);
   void listWhole(int64_t row, const RowSize &size) noexcept;
   void placeWorkspace(int64_t row, int64_t offset) noexcept;
+  int64_t placeBuffers(int64_t row, int64_t offset) noexcept;
 
   const Variant &variant;
   int64_t chunkElements;
@@ -116,6 +134,9 @@ private:
   int64_t numChunks = 0;
   std::vector<int64_t> table;
   std::vector<int64_t> gaps;
+  std::vector<StateCodes> *codes;
+  /// Of each row; empty where none has any.
+  std::vector<RowCodes> rowCodes;
 
   // What the next run works on; rows, elementsBefore and batches end with one
   // more element once the list is finished.

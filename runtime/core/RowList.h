@@ -8,6 +8,8 @@
 #ifndef STEPC_CORE_ROWLIST_H
 #define STEPC_CORE_ROWLIST_H
 
+#include "core/RowCodes.h"
+
 #include "stepc/kernel_abi.h"
 
 #include <cstdint>
@@ -46,6 +48,9 @@ struct RowList {
   /// For each chunk the elements before it, and at last all of them.
   const int64_t *elementsBefore;
   int64_t numChunks;
+  /// Of each row which states are codes, and all of them; null: none is.
+  const RowCodes *rowCodes;
+  const StateCodes *codes;
   /// Of rows that are worked on together, in the tiles space: each row once, as
   /// a chunk without tiles.
   const StepcChunk *finishes;

@@ -10,6 +10,8 @@
 #include "core/Status.h"
 #include "core/TensorView.h"
 
+#include <cstddef>
+
 using namespace stepc;
 
 namespace {
@@ -131,6 +133,13 @@ void QueryReader::readRequest() {
   if (given.rounds != 0 && given.rounds != 1)
     fail(STEPC_INVALID_ARGUMENT, "tensor %s: rounds is %d, neither 0 nor 1",
          name, int(given.rounds));
+  if (given.structSize > offsetof(StepcTensorQuery, coded))
+    for (int64_t k = 0; k < given.numCoded; ++k) {
+      if (!given.coded || !given.coded[k])
+        fail(STEPC_INVALID_ARGUMENT, "tensor %s: coded state %lld has no name",
+             name, static_cast<long long>(k));
+      query.coded.emplace_back(given.coded[k]);
+    }
   if (!given.param.bits || manifest.variants.empty())
     return;
   VariantRequest &request = query.request.emplace();

@@ -30,6 +30,8 @@ struct TensorQuery {
   std::vector<int64_t> extents;
   /// Nothing: no variant is asked for.
   std::optional<VariantRequest> request;
+  /// States that are to be kept as codes where that saves memory.
+  std::vector<std::string> coded;
 };
 
 /// Refuses a tensor that cannot be. `index` is its place in the list.

@@ -23,7 +23,8 @@ std::string OperandName::str() const {
   case Role::Grad:
     return text + "gradient";
   case Role::State:
-    return text + "state '" + std::string(state) + "'";
+    return text + (scales ? "scales of state '" : "state '") +
+           std::string(state) + "'";
   case Role::Position:
     return text + "position";
   }
@@ -82,12 +83,17 @@ static std::string describe(DLDevice device) {
   return "device type " + std::to_string(int(device.device_type));
 }
 
-Storage stepc::requireStorage(const DLTensor &tensor, DLDevice place,
-                              const OperandName &name) {
+void stepc::requirePlace(const DLTensor &tensor, DLDevice place,
+                         const OperandName &name) {
   if (!isAt(tensor, place))
     fail(STEPC_DEVICE_MISMATCH, "%s is on %s, the plan runs on %s",
          name.str().c_str(), describe(tensor.device).c_str(),
          describe(place).c_str());
+}
+
+Storage stepc::requireStorage(const DLTensor &tensor, DLDevice place,
+                              const OperandName &name) {
+  requirePlace(tensor, place, name);
   Storage storage;
   if (!getStorage(tensor.dtype, storage))
     fail(STEPC_DTYPE_MISMATCH,
@@ -180,7 +186,7 @@ static bool isInAddressSpace(const View &view) {
 }
 
 uintptr_t stepc::requireMemory(const DLTensor &tensor, const int64_t *extents,
-                               Storage storage, const OperandName &name,
+                               int64_t itemSize, const OperandName &name,
                                int64_t *strides) {
   int64_t rank = tensor.ndim;
   if (tensor.strides)
@@ -188,7 +194,7 @@ uintptr_t stepc::requireMemory(const DLTensor &tensor, const int64_t *extents,
   else
     setRowMajor(extents, rank, strides);
   View view{reinterpret_cast<uintptr_t>(tensor.data) + tensor.byte_offset, rank,
-            extents, strides, getByteSize(storage)};
+            extents, strides, itemSize};
   if (isEmpty(view))
     return view.address;
   if (!tensor.data)

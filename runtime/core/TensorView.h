@@ -24,6 +24,8 @@ struct OperandName {
   std::string_view tensor;
   Role role = Role::Param;
   std::string_view state;
+  /// Of a state that is kept as codes.
+  bool scales = false;
 
   /// "tensor 'w': gradient"
   std::string str() const;
@@ -62,6 +64,10 @@ inline bool isAt(const DLTensor &tensor, DLDevice place) {
           tensor.device.device_id == place.device_id);
 }
 
+/// Refuses a tensor on another device than a plan's.
+void requirePlace(const DLTensor &tensor, DLDevice place,
+                  const OperandName &name);
+
 /// The storage type of a tensor on the device that a plan runs on. Refuses
 /// other devices and types.
 Storage requireStorage(const DLTensor &tensor, DLDevice place,
@@ -88,9 +94,9 @@ void requireStateShape(const DLTensor &tensor, const int64_t *extents,
 
 /// Sets `strides` to the tensor's (row-major when it names none) and returns
 /// the address of its first element. Refuses memory that does not exist or is
-/// not aligned to its elements. `extents` are the tensor's.
+/// not aligned to its elements, of `itemSize` bytes. `extents` are the tensor's.
 uintptr_t requireMemory(const DLTensor &tensor, const int64_t *extents,
-                        Storage storage, const OperandName &name,
+                        int64_t itemSize, const OperandName &name,
                         int64_t *strides);
 
 /// Refuses an operand of a flat range whose elements do not lie side by side.

@@ -8,6 +8,7 @@
 #include "core/VariantChoice.h"
 
 #include "core/FieldReader.h"
+#include "core/StateCodes.h"
 #include "core/Status.h"
 #include "core/TensorView.h"
 
@@ -167,9 +168,18 @@ VariantRequest stepc::makeRequest(const StepcBinding &binding, DLDevice place,
   request.entry = entry;
   if (binding.states)
     request.states.emplace();
-  for (int64_t k = 0; k < binding.numStates; ++k)
-    request.states->push_back(requireStorage(
-        *binding.states[k], place, {name, Role::State, std::to_string(k)}));
+  const int32_t *formats = getFormats(binding);
+  for (int64_t k = 0; binding.states && k < binding.numStates; ++k) {
+    std::string state = std::to_string(k);
+    OperandName own{name, Role::State, state};
+    if (!formats || formats[k] == STEPC_STATE_PLAIN) {
+      request.states->push_back(
+          requireStorage(*binding.states[k], place, own));
+      continue;
+    }
+    requireCodes(*binding.states[k], formats[k], place, own);
+    request.states->push_back(Storage::F32);
+  }
   return request;
 }
 

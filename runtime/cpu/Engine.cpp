@@ -137,7 +137,13 @@ void cpu::Engine::listPart(int64_t segment, size_t rowClass,
   part.entries =
       code->getVariant(variant).entries[rowClass % 2].data() + own.beginEntry;
   part.numEntries = own.endEntry - own.beginEntry;
-  part.whole = own.whole;
+  part.whole = own.whole || (rows.isWhole() && rows.hasCodes());
+  part.operandsWord = rows.getOperandsWord();
+  part.rowOperands =
+      int64_t(model.getManifest().variants[variant].operands.size());
+  part.fixedWords = rows.getFixedWords();
+  part.reads = own.reads;
+  part.writes = own.writes;
   if (!part.whole)
     part.numLarge = 0;
   part.before = line;

@@ -55,6 +55,13 @@ struct WorkPart : RowList {
   int64_t before;
   int64_t elementWeight;
   int64_t itemWeight;
+  /// Of a row, the word of the first operand, how many there are, and the words
+  /// before the dims; operands that codes are decoded for and encoded of.
+  int64_t operandsWord;
+  int64_t rowOperands;
+  int64_t fixedWords;
+  uint64_t reads;
+  uint64_t writes;
 
   /// The chunks, or the batches.
   int64_t getNumItems() const { return whole ? numBatches : numChunks; }

@@ -8,6 +8,7 @@
 #include "cpu/Worker.h"
 
 #include "core/Fault.h"
+#include "cpu/CodedRows.h"
 
 #include <algorithm>
 #include <unistd.h>
@@ -148,14 +149,30 @@ bool Worker::endSegment(int64_t segment) {
   return team.meet([] {}, Team::Wait::Sleeping) && !team.hasStopped();
 }
 
-/// All workers on one row, each on its own share of the chunks. They meet
-/// wherever an entry needs all that came before; what uses the same shared
+/// All workers on one row, each on its own share. What uses the same shared
 /// memory has a meeting of the row in between, so each row has one.
 bool Worker::runLarge(const WorkPart &part, const ListedRow *row) {
   StepcCall call = part.call;
   call.workspace = work.workspace.shared[nextShared];
   nextShared = 1 - nextShared;
-  bool backwards = false, afterKernel = false, met = false;
+  bool met = false;
+  const CodedRow coded(part, row->row);
+  if (!coded.any())
+    return runEntries(part, row, call, met) && (met || team.meet([] {}));
+  coded.decode(call.workspace, index, count);
+  if (!team.meet([&] { coded.enter(call.workspace); }) ||
+      !runEntries(part, row, call, met) ||
+      !team.meet([&] { coded.leave(); }))
+    return false;
+  coded.encode(call.workspace, index, count);
+  return true;
+}
+
+/// They meet wherever an entry needs all that came before; `met`: whether they
+/// have.
+bool Worker::runEntries(const WorkPart &part, const ListedRow *row,
+                        const StepcCall &call, bool &met) {
+  bool backwards = false, afterKernel = false;
   const bool early = STEPC_FAULT("engine-finish-before-all-chunks");
   for (int64_t e = 0; e < part.numEntries; ++e) {
     const EntryCode &entry = part.entries[e];
@@ -184,7 +201,7 @@ bool Worker::runLarge(const WorkPart &part, const ListedRow *row) {
     backwards = !backwards && !STEPC_FAULT("control-no-zigzag");
     afterKernel = true;
   }
-  return met || team.meet([] {});
+  return true;
 }
 
 void Worker::runOwnChunks(const EntryCode &entry, const StepcCall &call,
@@ -231,6 +248,10 @@ void Worker::runFree(const WorkPart &part, int64_t begin, int64_t end) {
   StepcCall call = part.call;
   call.workspace = workspace;
   const EntryCode &entry = part.entries[0];
+  if (part.rowCodes) {
+    runCodedChunks(part, call, begin, end);
+    return;
+  }
   if (entry.unlessSlot < 0) {
     runKernel(entry, call, begin, end);
     return;
@@ -240,11 +261,38 @@ void Worker::runFree(const WorkPart &part, int64_t begin, int64_t end) {
       runKernel(entry, call, i, i + 1);
 }
 
+/// Chunks of rows without codes that lie side by side go together.
+void Worker::runCodedChunks(const WorkPart &part, const StepcCall &call,
+                            int64_t begin, int64_t end) {
+  const EntryCode &entry = part.entries[0];
+  auto isPlain = [&](int64_t chunk) {
+    return part.rowCodes[call.chunks[chunk].row].count == 0;
+  };
+  while (begin < end) {
+    int64_t next = begin;
+    while (next < end && isPlain(next))
+      ++next;
+    if (begin < next)
+      runKernel(entry, call, begin, next);
+    for (; next < end && !isPlain(next); ++next) {
+      Traced traced(trace, entry);
+      CodedRow(part, call.chunks[next].row)
+          .runChunk(entry.kernel, call, next);
+    }
+    begin = next;
+  }
+}
+
 void Worker::runBatch(const WorkPart &part, const Batch &batch) {
   StepcCall call = part.call;
   call.workspace = workspace;
   const ListedRow *begin = part.rows + batch.beginRow;
   const ListedRow *end = part.rows + batch.endRow;
+  for (const ListedRow *row = begin; row != end; ++row) {
+    const CodedRow coded(part, row->row);
+    coded.decode(workspace, 0, 1);
+    coded.enter(workspace);
+  }
   for (int64_t e = 0; e < part.numEntries; ++e) {
     const EntryCode &entry = part.entries[e];
     const ListedRow *stop =
@@ -259,5 +307,10 @@ void Worker::runBatch(const WorkPart &part, const Batch &batch) {
     for (const ListedRow *row = begin; row != stop; ++row)
       if (!wasDone(entry, call, row->row))
         entry.finish(&call, row->row);
+  }
+  for (const ListedRow *row = begin; row != end; ++row) {
+    const CodedRow coded(part, row->row);
+    coded.leave();
+    coded.encode(workspace, 0, 1);
   }
 }

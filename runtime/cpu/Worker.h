@@ -25,6 +25,8 @@ public:
 private:
   bool endSegment(int64_t segment);
   bool runLarge(const WorkPart &part, const ListedRow *row);
+  bool runEntries(const WorkPart &part, const ListedRow *row,
+                  const StepcCall &call, bool &met);
   void runRows(const EntryCode &entry, const StepcCall &call,
                const ListedRow *begin, const ListedRow *end) const;
   void runKernel(const EntryCode &entry, const StepcCall &call, int64_t begin,
@@ -33,6 +35,8 @@ private:
                     const ListedRow *row, bool backwards);
   void runLine(const WorkSegment &segment);
   void runFree(const WorkPart &part, int64_t begin, int64_t end);
+  void runCodedChunks(const WorkPart &part, const StepcCall &call,
+                      int64_t begin, int64_t end);
   void runBatch(const WorkPart &part, const Batch &batch);
 
   const StepWork &work;

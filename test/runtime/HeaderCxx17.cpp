@@ -22,7 +22,7 @@ static_assert(sizeof(StepcChunk) == 24, "layout of the kernel ABI");
 static_assert(sizeof(StepcCall) == 40, "layout of the kernel ABI");
 static_assert(sizeof(StepcRoutines) == 40, "layout of the kernel ABI");
 static_assert(sizeof(StepcPlanConfig) == 56, "layout of the C ABI");
-static_assert(sizeof(StepcBinding) == 120, "layout of the C ABI");
+static_assert(sizeof(StepcBinding) == 136, "layout of the C ABI");
 static_assert(sizeof(StepcCommunicator) == 80, "layout of the C ABI");
 static_assert(offsetof(StepcCommunicator, enqueue) == 24,
               "the size of the first version");

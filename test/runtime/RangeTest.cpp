@@ -26,7 +26,7 @@ static_assert(sizeof(StepcOption) == 16);
 static_assert(sizeof(StepcAxis) == 24);
 static_assert(sizeof(StepcCommunicator) == 80);
 static_assert(sizeof(StepcLayout) == 64);
-static_assert(sizeof(StepcBinding) == 120);
+static_assert(sizeof(StepcBinding) == 136);
 static_assert(sizeof(StepcEntry) == 56);
 static_assert(sizeof(StepcTransfer) == 48);
 

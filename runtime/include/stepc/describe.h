@@ -63,6 +63,11 @@ typedef struct StepcTensorQuery {
   int32_t rounds;     /* 1: a variant that rounds by random bits, where the
                          package has one */
   int32_t reserved;   /* 0 */
+  const char *const *coded; /* names of states that are kept as codes of 8 bits
+                               (STEPC_STATE_Q8) where that saves memory; NULL:
+                               none. Callers of an earlier version do not have
+                               the field */
+  int64_t numCoded;         /* nor this */
 } StepcTensorQuery;
 
 typedef struct StepcRuleDescription {
@@ -95,7 +100,11 @@ typedef struct StepcStateDescription {
   DLDataType dtype; /* bits 0 without a variant */
   int32_t exists;   /* 0: the options of the group are without it */
   int32_t isFull;   /* 1: it has the parameter's dims, and may lie as it does */
-  int32_t reserved;
+  int32_t format;   /* a StepcStateFormat; `dtype` is that of the codes */
+  int32_t scaleNdim; /* of the scales beside the whole tensor; 0: none */
+  int32_t scalePartNdim;
+  const int64_t *scaleShape; /* and beside the rank's part */
+  const int64_t *scalePart;
 } StepcStateDescription;
 
 typedef struct StepcTensorDescription {

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 import torch
 
 from ... import _runtime, errors
+from ..._describe import SCALE
 from ...interface import Interface, Scalar
 from ..tensors import devices as _devices
 from ..tensors import walk as _walk
@@ -78,7 +79,7 @@ class Binding(InParts):
             self._state,
             interface,
             package.manifest,
-            Variants(own, resolved, optimizer._kept),
+            Variants(own, resolved, optimizer._kept, optimizer._dropped_dims),
             optimizer._dropped_dims,
             sum(len(group["params"]) for group in groups),
             previous._exact_count if previous else None,
@@ -423,6 +424,15 @@ class Binding(InParts):
                 self._state.put_quietly(member.param, member.items)
             else:
                 self._state[member.param].put_quietly(member.items)
+                self._drop_scales(member)
+
+
+    def _drop_scales(self, member: Member) -> None:
+        """Those of loaded codes that have become floats."""
+        state = self._state[member.param]
+        for name in [name for name in state if str(name).endswith(SCALE)]:
+            if name not in member.names:
+                state.drop_quietly(name)
 
 
 def _placed(optimizer, members: Iterable[Member]) -> list[Member]:

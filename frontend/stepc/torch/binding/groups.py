@@ -8,6 +8,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
+import torch
+
 from ... import _runtime, errors
 from ...definition import Definition
 from ...interface import Interface, Options
@@ -63,7 +65,9 @@ def rules_of(optimizer) -> Rules:
     """What tensors of the optimizer's groups get, as these are now."""
     interface = optimizer._get_definition().interface()
     groups = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
-    return Rules(interface, [interface.resolve(g.options, g.hypers) for g in groups])
+    options = [interface.resolve(g.options, g.hypers) for g in groups]
+    names = [name for name in interface.states if name not in optimizer._dropped_dims]
+    return Rules(interface, options, optimizer._kept.coded(torch.float32, names))
 
 
 def get_package(

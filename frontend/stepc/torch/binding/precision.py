@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Union
 
 import torch
 
@@ -19,13 +21,26 @@ SEED = "rounding_seed"  # the hyper-parameter of a package, and the key where it
 _STATE_DTYPES = (torch.float32, *_tensors.NARROW)
 
 
+Q8 = "q8"  # codes of 8 bits with a scale for each block (docs/states.md)
+StateDtype = Union[torch.dtype, str, dict[str, Union[torch.dtype, str]], None]
+
+
 @dataclass(frozen=True)
 class Kept:
     """What an optimizer was told of it, for those that must not keep the optimizer."""
 
     master: str | None
-    state_dtype: torch.dtype | dict[str, torch.dtype] | None
+    state_dtype: StateDtype
     rounding: str | None
+
+    def coded(self, dtype: torch.dtype, names: Iterable[str]) -> tuple[str, ...]:
+        """Which states beside parameters of the dtype are to be codes."""
+        given = self.state_dtype
+        if given is None or dtype is torch.float64:
+            return ()
+        if isinstance(given, dict):
+            return tuple(name for name in names if given.get(name) == Q8)
+        return tuple(names) if given == Q8 else ()
 
     def master_state(self, param: torch.Tensor) -> str | None:
         """The state that the parameter's f32 is kept in, where it is."""
@@ -53,7 +68,7 @@ class Precision:
 
     # Class attributes, so that copies and unpickled objects start without.
     _master: str | None = None
-    _state_dtype: torch.dtype | dict[str, torch.dtype] | None = None
+    _state_dtype: StateDtype = None
     _rounding: str | None = None
     _seed = 0
 
@@ -63,11 +78,11 @@ class Precision:
             raise ValueError(f"master is {master!r}, expected 'f32', 'remainder' or None")
         named = state_dtype if isinstance(state_dtype, dict) else {"": state_dtype}
         for name, dtype in named.items():
-            if not isinstance(name, str) or dtype not in (*_STATE_DTYPES, None):
+            if not isinstance(name, str) or dtype not in (*_STATE_DTYPES, Q8, None):
                 of = f" of {name!r}" if name else ""
                 raise ValueError(
-                    f"state_dtype{of} is {dtype!r}, expected torch.float32, torch.bfloat16 "
-                    "or torch.float16"
+                    f"state_dtype{of} is {dtype!r}, expected torch.float32, torch.bfloat16, "
+                    "torch.float16 or 'q8'"
                 )
         if rounding is not None and rounding != "stochastic":
             raise ValueError(f"rounding is {rounding!r}, expected 'stochastic' or None")
@@ -144,7 +159,9 @@ class Precision:
                 names = [name for name in names if given.get(name)]
             for name in sorted(names):
                 wanted = given[name] if isinstance(given, dict) else given
-                parts.append(f"state.{name}={_tensors.STORAGE[wanted]}")
+                # Codes are of f32.
+                stored = torch.float32 if wanted == Q8 else wanted
+                parts.append(f"state.{name}={_tensors.STORAGE[stored]}")
         return parts
 
     # --- Changes from outside -------------------------------------------------

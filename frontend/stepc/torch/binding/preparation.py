@@ -14,11 +14,13 @@ from collections.abc import Callable
 import torch
 
 from ... import errors
+from ..._describe import SCALE
 from ..._log import log, parameters
 from ...interface import Interface
 from ..tensors import dlpack as _tensors
 from ..tensors.members import Member, ObstacleError, is_counter
 from . import memory as _states
+from .codes import recoded
 from .features import STATES
 from .precision import MASTERS
 from .rules import Slot, Variants, whole_states
@@ -30,7 +32,8 @@ Known = Callable[[torch.Tensor], int | None]
 def known_states(interface: Interface) -> frozenset[str]:
     """The names that a parameter's state may have: of any rule, since groups change, and what
     the optimizer may have had of features and masters before."""
-    return STATES.union(("step", *MASTERS.values()), interface.states)
+    scales = (name + SCALE for name in interface.states)
+    return STATES.union(("step", *MASTERS.values()), interface.states, scales)
 
 
 class Preparation:
@@ -145,6 +148,8 @@ class Preparation:
         self._refuse_unknown(member, state)
         wanted = () if member.elsewhere else found.states
         member.fresh = not state
+        member.items = recoded(state, wanted, member.name)
+        state = {**state, **member.items}
         member.created = [state.get(one.name) is None for one in wanted]
         member.names = [one.name for one in wanted]
         member.states = [None] * len(wanted)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from ... import errors
-from ..._describe import Query, Tensor
+from ..._describe import BLOCK, SCALE, Query, Tensor
 from ..._mesh import Layout
 from ...interface import Interface, Options, describe_option, describe_options
 from ..tensors import dlpack as _tensors
@@ -25,11 +25,14 @@ Indices = list[Sequence[int]]  # of each dim, those that a part has
 class Rules:
     """What tensors of each group get, remembered.
 
-    ``options``: the value of every option, derived ones too, of each group.
+    ``options``: the value of every option, derived ones too, of each group; ``coded``: the
+    states that are kept as codes.
     """
 
-    def __init__(self, interface: Interface, options: list[Options]):
-        self._interface, self._options = interface, options
+    def __init__(
+        self, interface: Interface, options: list[Options], coded: tuple[str, ...] = ()
+    ):
+        self._interface, self._options, self._coded = interface, options, coded
         self._values = [interface.in_order(of_group) for of_group in options]
         self._found: dict[tuple, Tensor] = {}
 
@@ -42,7 +45,8 @@ class Rules:
         sharded = layout.sharded if layout else 0
         key = (group, tuple(shape), sharded)
         if key not in self._found:
-            self._ask({key: Query(self._values[group], key[1], sharded=sharded)})
+            query = Query(self._values[group], key[1], sharded=sharded, coded=self._coded)
+            self._ask({key: query})
         return self._found[key]
 
     def require(self, members: Sequence[Member]) -> None:
@@ -79,9 +83,9 @@ def _whole_shape(member: Member) -> tuple[int, ...]:
 class Variants(Rules):
     """Those of a package; ``kept`` says which are meant."""
 
-    def __init__(self, interface: Interface, options: list[Options], kept: Kept):
+    def __init__(self, interface: Interface, options: list[Options], kept: Kept, dropped):
         super().__init__(interface, options)
-        self._kept = kept
+        self._kept, self._dropped = kept, dropped
 
     def of(self, members: Sequence[Member]) -> list[Tensor]:
         """What members get, each with the states of its variant, if it has one."""
@@ -114,7 +118,13 @@ class Variants(Rules):
             _tensors.STORAGE[landed],
             self._kept.master_state(member.param),
             self._kept.rounds(dtype),
+            self._coded_beside(dtype),
         )
+
+    def _coded_beside(self, dtype: torch.dtype) -> tuple[str, ...]:
+        """Those that the user does not see in another shape."""
+        names = [name for name in self._interface.states if name not in self._dropped]
+        return self._kept.coded(dtype, names)
 
     def missing(self, member: Member, found: Tensor) -> errors.TensorError:
         """What to raise where a member has no variant."""
@@ -159,7 +169,10 @@ class Slot(NamedTuple):
     def at(self, indices: Indices) -> Indices:
         """Where a rank's part of it lies, beside a part of the parameter."""
         pairs = zip(self.whole.shape, self.whole.of_param, strict=True)
-        return [range(extent) if of is None else indices[of] for extent, of in pairs]
+        found = [range(extent) if of is None else indices[of] for extent, of in pairs]
+        if self.name.endswith(SCALE) and (of := self.whole.of_param[-1]) is not None:
+            found[-1] = range(indices[of].start // BLOCK, -(-indices[of].stop // BLOCK))
+        return found
 
 
 def whole_states(found: Tensor, dropped: dict[str, int]) -> dict[str, WholeState]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ... import _structures
-from ..._describe import Tensor
+from ..._describe import SCALE, Tensor
 from ..._mesh import Entry, Layout, Mesh
 from . import dlpack as _tensors
 
@@ -209,6 +209,27 @@ def runtime_bindings(members: list[Member], mesh: Mesh | None = None) -> tuple[c
         if member.entry is not None:
             layouts.append(member.entry.struct(mesh))
             binding.entry = ctypes.addressof(layouts[-1])
+        if any(name.endswith(SCALE) for name in member.names):
+            begin = (at - ctypes.addressof(pointers)) // ctypes.sizeof(ctypes.c_void_p)
+            own = pointers[begin : begin + len(member.states)]
+            layouts.append(_coded(binding, member, own))
         at += ctypes.sizeof(ctypes.c_void_p) * len(member.states)
         flags += len(member.states)
     return array, [described, pointers, created, layouts]
+
+
+def _coded(binding: _structures.Binding, member: Member, addresses: list[int]) -> list:
+    """Says which states are codes, whose scales stand behind them; returns what must live."""
+    own = [k for k, name in enumerate(member.names) if not name.endswith(SCALE)]
+    coded = [f"{member.names[k]}{SCALE}" in member.names for k in own]
+    states = (ctypes.c_void_p * len(own))(*[addresses[k] for k in own])
+    scales = (ctypes.c_void_p * len(own))(
+        *[addresses[k + 1] if is_coded else None for k, is_coded in zip(own, coded, strict=True)]
+    )
+    formats = (ctypes.c_int32 * len(own))(*[_structures.Q8 if one else 0 for one in coded])
+    created = (ctypes.c_uint8 * len(own))(*[member.created[k] for k in own])
+    binding.states, binding.numStates = ctypes.addressof(states), len(own)
+    binding.formats, binding.scales, binding.freshStates = map(
+        ctypes.addressof, (formats, scales, created)
+    )
+    return [states, scales, formats, created]

@@ -1,0 +1,54 @@
+//===- Root4.h - floats as codes of 8 bits in blocks ------------*- C++ -*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The format q8 (docs/states.md). A block is up to kCodeBlock floats x with one
+// scale A, the largest |x|, but at least 2^-96 where it is not 0; the code is
+// the fourth root of x's share of A, in steps of 1/255:
+//
+//   c = rint(255 sqrt(sqrt(|x|) / sqrt(A))), at least 1 where x is not 0
+//   x = (c / 255)^4 A
+//
+// A block with a number below 0 has steps of 1/127 and the sign in the code, in
+// two's complement; the sign bit of its scale is set. With an infinity or a NaN
+// codes are 0, and A says which: all of the block is NaN then. Each operation
+// is rounded to f32 as IEEE 754 says, in the order of the code: the bits are
+// the same on every processor. What was decoded is encoded to the same codes
+// and scale.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_NUMERICS_ROOT4_H
+#define STEPC_NUMERICS_ROOT4_H
+
+#include <cstdint>
+
+namespace stepc {
+
+inline constexpr int64_t kCodeBlock = 64;
+
+/// Rows of `columns` elements, one behind the other, of which a part is
+/// encoded; blocks begin anew with each row. The part begins at the begin of a
+/// block, in column `first` of its first row.
+struct CodeRows {
+  int64_t columns = 1;
+  int64_t first = 0;
+
+  /// How many blocks lie before element `index` of the part, where a block
+  /// begins or the part ends.
+  int64_t countBlocks(int64_t index) const;
+};
+
+/// Elements [begin, end) of a part, which begin and end where blocks do: `codes`
+/// and `scales` are the part's, `values` those of the elements alone.
+void decodeRoot4(const CodeRows &rows, int64_t begin, int64_t end,
+                 const uint8_t *codes, const float *scales, float *values);
+void encodeRoot4(const CodeRows &rows, int64_t begin, int64_t end,
+                 const float *values, uint8_t *codes, float *scales);
+
+} // namespace stepc
+
+#endif // STEPC_NUMERICS_ROOT4_H

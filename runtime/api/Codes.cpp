@@ -1,0 +1,67 @@
+//===- Codes.cpp - codes of states, for who loads and saves them --------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stepc/stepc.h"
+
+#include "core/StateCodes.h"
+#include "core/Status.h"
+
+#include <algorithm>
+#include <vector>
+
+using namespace stepc;
+
+/// The rows of a whole state of this shape, and how many elements it has.
+static CodeRows requireRows(StepcStateFormat format, const int64_t *shape,
+                            int32_t ndim, int64_t &elements) {
+  if (format != STEPC_STATE_Q8)
+    fail(STEPC_INVALID_ARGUMENT, "format %d is no format of codes, known is 1",
+         int(format));
+  if (ndim < 1 || ndim > kMaxRank)
+    fail(STEPC_SHAPE_MISMATCH, "a state of codes has rank %d, not one to %d",
+         int(ndim), kMaxRank);
+  requireNotNull(shape, "shape");
+  elements = countElements(shape, ndim);
+  if (elements < 0)
+    fail(STEPC_SHAPE_MISMATCH, "shape %s is impossible",
+         describeShape(shape, ndim).c_str());
+  CodeRows rows;
+  std::vector<int64_t> extents(shape, shape + ndim);
+  for (size_t i = getRowDim(extents); i < extents.size(); ++i)
+    rows.columns *= std::max<int64_t>(extents[i], 1);
+  return rows;
+}
+
+StepcStatus stepcEncodeState(StepcStateFormat format, const int64_t *shape,
+                             int32_t ndim, const float *values,
+                             uint8_t *outCodes, float *outScales) {
+  return guarded([&] {
+    int64_t elements;
+    CodeRows rows = requireRows(format, shape, ndim, elements);
+    if (!elements)
+      return;
+    requireNotNull(values, "values");
+    requireNotNull(outCodes, "outCodes");
+    requireNotNull(outScales, "outScales");
+    encodeRoot4(rows, 0, elements, values, outCodes, outScales);
+  });
+}
+
+StepcStatus stepcDecodeState(StepcStateFormat format, const int64_t *shape,
+                             int32_t ndim, const uint8_t *codes,
+                             const float *scales, float *outValues) {
+  return guarded([&] {
+    int64_t elements;
+    CodeRows rows = requireRows(format, shape, ndim, elements);
+    if (!elements)
+      return;
+    requireNotNull(codes, "codes");
+    requireNotNull(scales, "scales");
+    requireNotNull(outValues, "outValues");
+    decodeRoot4(rows, 0, elements, codes, scales, outValues);
+  });
+}

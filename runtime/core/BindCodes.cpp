@@ -1,0 +1,236 @@
+//===- BindCodes.cpp - binding states that are kept as codes ------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/Binder.h"
+#include "core/StateCodes.h"
+#include "core/StateDims.h"
+#include "core/Status.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <new>
+#include <utility>
+
+using namespace stepc;
+
+/// What a binding had before it said how states are kept.
+static constexpr size_t kEntryBinding = offsetof(StepcBinding, formats);
+
+const int32_t *stepc::getFormats(const StepcBinding &binding) {
+  return binding.structSize <= kEntryBinding ? nullptr : binding.formats;
+}
+
+void stepc::requireCodes(const DLTensor &tensor, int32_t format, DLDevice place,
+                         const OperandName &name) {
+  if (format != STEPC_STATE_Q8)
+    fail(STEPC_INVALID_ARGUMENT, "%s has format %d, known are 0 and 1",
+         name.str().c_str(), int(format));
+  requirePlace(tensor, place, name);
+  DLDataType type = tensor.dtype;
+  if (type.code != kDLUInt || type.bits != 8 || type.lanes != 1)
+    fail(STEPC_DTYPE_MISMATCH, "%s has dtype %s, codes are u8",
+         name.str().c_str(), describe(type).c_str());
+}
+
+/// Notes which operands are codes; refuses those that cannot be.
+void Binder::readFormats(int64_t i, NewTensor &tensor) const {
+  const StepcBinding &binding = bindings[i];
+  const int32_t *formats = getFormats(binding);
+  const Variant &variant = getVariant(tensor);
+  if (!formats)
+    return;
+  const char *name = tensor.name.c_str();
+  if (size_t(binding.numStates) != variant.states.size())
+    fail(STEPC_INVALID_ARGUMENT,
+         "tensor %s has formats of %lld states, variant '%s' has %zu", name,
+         static_cast<long long>(binding.numStates), variant.name.c_str(),
+         variant.states.size());
+  for (size_t k = 0; k < variant.states.size(); ++k) {
+    if (formats[k] == STEPC_STATE_PLAIN)
+      continue;
+    size_t operand = variant.states[k];
+    const Operand &state = variant.operands[operand];
+    if (state.storage != Storage::F32 || state.reach == Reach::Single)
+      fail(STEPC_DTYPE_MISMATCH,
+           "tensor %s: state '%s' is %s, those of f32 are kept as codes", name,
+           state.name.c_str(),
+           state.reach == Reach::Single ? "one element"
+                                        : getName(state.storage));
+    if (model.place.device_type != kDLCPU)
+      fail(STEPC_DEVICE_MISMATCH,
+           "tensor %s: state '%s' is kept as codes, and the plan runs on %s: "
+           "that is for the cpu",
+           name, state.name.c_str(), plan.engine->getName().c_str());
+    if (operand >= 64)
+      fail(STEPC_INVALID_ARGUMENT,
+           "tensor %s: state '%s' is operand %zu, the first 64 can be codes",
+           name, state.name.c_str(), operand);
+    if (binding.states && (!binding.scales || !binding.scales[k]))
+      fail(STEPC_INVALID_ARGUMENT,
+           "tensor %s: state '%s' is kept as codes, without scales", name,
+           state.name.c_str());
+    tensor.bound.coded |= uint64_t(1) << operand;
+  }
+}
+
+/// The extents of a state beside the whole tensor.
+std::vector<int64_t> Binder::getWholeExtents(const NewTensor &tensor,
+                                             size_t operand) const {
+  const Variant &variant = getVariant(tensor);
+  const Operand &state = variant.operands[operand];
+  std::vector<int64_t> whole = tensor.layout.shape;
+  if (state.reach == Reach::Reduced)
+    stepc::setReducedExtents(model.getManifest().rules[variant.rule], state.dims,
+                      tensor.boundExtents, tensor.layout.shape.data(),
+                      int64_t(whole.size()), whole.data());
+  return whole;
+}
+
+/// Takes the scales of a state from the caller.
+static uintptr_t requireScales(const DLTensor &given, const StateCodes &codes,
+                               DLDevice place, const OperandName &name) {
+  Storage storage = requireStorage(given, place, name);
+  if (storage != Storage::F32)
+    fail(STEPC_DTYPE_MISMATCH, "%s are %s, expected f32", name.str().c_str(),
+         getName(storage));
+  const std::vector<int64_t> &shape = codes.scaleShape;
+  auto rank = int64_t(shape.size());
+  requireElements(given, name);
+  if (given.ndim != rank ||
+      !std::equal(shape.begin(), shape.end(), given.shape))
+    fail(STEPC_SHAPE_MISMATCH, "%s have shape %s, expected %s",
+         name.str().c_str(), describeShape(given.shape, given.ndim).c_str(),
+         describeShape(shape.data(), rank).c_str());
+  std::vector<int64_t> strides(shape.size() + 1);
+  uintptr_t address = requireMemory(given, shape.data(), sizeof(float), name,
+                                    strides.data());
+  if (!isRowMajor(shape.data(), rank, strides.data()))
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "%s have strides %s, they must be row-major without gaps",
+         name.str().c_str(), describeShape(strides.data(), rank).c_str());
+  return address;
+}
+
+/// Finds out where blocks lie, and takes the caller's scales.
+void Binder::setCodes(int64_t i, NewTensor &tensor) const {
+  const StepcBinding &binding = bindings[i];
+  const Variant &variant = getVariant(tensor);
+  const BoundTensor &bound = tensor.bound;
+  for (size_t k = 0; k < variant.states.size(); ++k) {
+    size_t operand = variant.states[k];
+    if (!bound.isCoded(operand))
+      continue;
+    const Operand &state = variant.operands[operand];
+    OperandName name{tensor.name, Role::State, state.name};
+    View view = makeView(bound, variant, operand, tensor.addresses[operand]);
+    if (!isRowMajor(view.extents, view.rank, view.strides))
+      fail(STEPC_LAYOUT_UNSUPPORTED,
+           "%s is kept as codes and has strides %s, they must be row-major "
+           "without gaps",
+           name.str().c_str(), describeShape(view.strides, view.rank).c_str());
+    StateCodes &codes = tensor.codes.emplace_back();
+    codes.operand = int32_t(operand);
+    codes.kept = model.isKept(bound.variant, operand);
+    codes.codes = view.address;
+    BlockCut cut(getWholeExtents(tensor, operand), name.str());
+    bool isPart = state.reach == Reach::Full;
+    if (bound.flat && isPart)
+      cut.setRange(tensor.layout.begin, tensor.layout.end, codes);
+    else
+      cut.setBox({view.extents, view.extents + view.rank},
+                 isPart ? tensor.layout.start : std::vector<int64_t>(), codes);
+    if (binding.states)
+      codes.scales = requireScales(*binding.scales[k], codes, model.place,
+                                   {tensor.name, Role::State, state.name, true});
+  }
+  requireOrder(bound, variant, bound.getStrides(variant.param),
+               {tensor.name, Role::Param, {}});
+}
+
+/// Kernels that take elements in any order take them in the parameter's, where
+/// those of a block have to lie side by side.
+void stepc::requireOrder(const BoundTensor &bound, const Variant &variant,
+                         const int64_t *paramStrides,
+                         const OperandName &param) {
+  if (bound.coded && variant.space == Space::Elements &&
+      !isRowMajor(bound.getExtents(), bound.rank, paramStrides))
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "%s has strides %s, with states that are kept as codes its elements "
+         "must lie in row-major order, without gaps",
+         param.str().c_str(), describeShape(paramStrides, bound.rank).c_str());
+}
+
+/// What a chunk's kernel works on, or that of the whole tensor where rows are
+/// taken one by one.
+void Binder::setCodedSize(NewTensor &tensor) const {
+  BoundTensor &bound = tensor.bound;
+  if (tensor.codes.empty())
+    return;
+  const Variant &variant = getVariant(tensor);
+  const RowClass &rows = model.classes[bound.rowClass];
+  bool inChunks = variant.space == Space::Elements;
+  bound.size.coded = true;
+  if (inChunks) {
+    for (const StateCodes &codes : tensor.codes)
+      bound.size.unitsPerChunk = codes.getChunk(bound.size.unitsPerChunk);
+    bound.size.workspace +=
+        int64_t(roundUpToLine(rows.getRowBytes(bound.getMaxRank())));
+  }
+  const StateCodes *first = tensor.codes.data();
+  int64_t window = StateCodes::getWindow(first, first + tensor.codes.size());
+  for (const StateCodes &codes : tensor.codes)
+    if (!codes.kept)
+      bound.size.workspace += StateCodes::getScratchBytes(
+          inChunks && !rows.isWhole() ? std::min(codes.elements, window)
+                                      : codes.elements);
+}
+
+/// The bytes of a tensor's codes and scales, and of what is kept as f32 in a
+/// step.
+size_t Binder::getCodedBytes(const StateCodes &codes, bool own) {
+  size_t bytes = 0;
+  if (own)
+    bytes += roundUpToLine(size_t(codes.elements)) +
+             roundUpToLine(size_t(codes.numScales) * sizeof(float));
+  if (codes.kept)
+    bytes += size_t(StateCodes::getScratchBytes(codes.elements));
+  return bytes;
+}
+
+/// Gives states that the runtime allocates their memory, with what is encoded
+/// of their initial values.
+void Binder::allocateCodes() {
+  size_t bytes = 0;
+  auto forEach = [&](auto visit) {
+    for (NewTensor &tensor : created)
+      if (!tensor.bound.elsewhere)
+        for (StateCodes &codes : tensor.codes)
+          visit(tensor, codes);
+  };
+  forEach([&](const NewTensor &tensor, const StateCodes &codes) {
+    if (__builtin_add_overflow(bytes, getCodedBytes(codes, tensor.ownsStates),
+                               &bytes))
+      throw std::bad_alloc();
+  });
+  if (bytes == 0)
+    return;
+  uintptr_t next = takeZeros(bytes, "the codes of states");
+  forEach([&](NewTensor &tensor, StateCodes &codes) {
+    if (tensor.ownsStates) {
+      codes.codes = tensor.addresses[size_t(codes.operand)] = next;
+      next += roundUpToLine(size_t(codes.elements));
+      codes.scales = next;
+      next += roundUpToLine(size_t(codes.numScales) * sizeof(float));
+      codes.fill(getVariant(tensor).operands[size_t(codes.operand)]
+                     .initialValue);
+    }
+    if (codes.kept) {
+      codes.scratch = next;
+      next += uintptr_t(StateCodes::getScratchBytes(codes.elements));
+    }
+  });
+}

@@ -1,0 +1,148 @@
+//===- StateCodes.cpp - states that are kept as codes -------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/StateCodes.h"
+
+#include "core/Status.h"
+#include "core/TensorView.h"
+
+#include <algorithm>
+#include <utility>
+
+using namespace stepc;
+
+size_t stepc::getRowDim(const std::vector<int64_t> &shape) {
+  if (shape.empty())
+    return 0;
+  size_t dim = shape.size() - 1;
+  int64_t elements = shape[dim];
+  while (dim > 1 && elements < kCodeBlock)
+    elements *= shape[--dim];
+  return dim;
+}
+
+static int64_t countRow(const std::vector<int64_t> &shape, size_t rowDim) {
+  return countElements(shape.data() + rowDim, int64_t(shape.size() - rowDim));
+}
+
+bool stepc::canEncode(const std::vector<int64_t> &shape) {
+  return shape.size() >= 2 &&
+         countElements(shape.data(), int64_t(shape.size())) >= kLeastCoded &&
+         countRow(shape, getRowDim(shape)) >= kLeastCodedRow;
+}
+
+std::vector<int64_t> stepc::getScaleShape(const std::vector<int64_t> &shape,
+                                          size_t rowDim) {
+  std::vector<int64_t> scales(shape.begin(), shape.begin() + int64_t(rowDim));
+  scales.push_back((countRow(shape, rowDim) + kCodeBlock - 1) / kCodeBlock);
+  return scales;
+}
+
+int64_t StateCodes::getWindow(const StateCodes *begin, const StateCodes *end) {
+  // Half of a first-level cache, the other half for what has no codes.
+  constexpr int64_t kWindowBytes = 16 * 1024;
+  int64_t most = kWindowBytes / int64_t(sizeof(float)) / (end - begin);
+  for (const StateCodes *state = begin; state != end; ++state)
+    most = state->getChunk(most);
+  return most;
+}
+
+View StateCodes::getScalesView() const {
+  static const int64_t kSideBySide[] = {1};
+  return {scales, 1, &numScales, kSideBySide, sizeof(float)};
+}
+
+int64_t StateCodes::getScratchBytes(int64_t elements) {
+  constexpr int64_t kLine = 64;
+  return (elements * int64_t(sizeof(float)) + kLine - 1) / kLine * kLine;
+}
+
+void StateCodes::fill(double value) const {
+  float number = float(value);
+  uint8_t code = 0;
+  float scale = 0.0F;
+  encodeRoot4({1, 0}, 0, 1, &number, &code, &scale);
+  std::fill_n(reinterpret_cast<uint8_t *>(codes), elements, code);
+  std::fill_n(reinterpret_cast<float *>(scales), numScales, scale);
+}
+
+void StateCodes::decode(int64_t begin, int64_t end, float *values) const {
+  decodeRoot4(rows, begin, end, reinterpret_cast<const uint8_t *>(codes),
+              reinterpret_cast<const float *>(scales), values);
+}
+
+void StateCodes::encode(int64_t begin, int64_t end, const float *values) const {
+  encodeRoot4(rows, begin, end, values, reinterpret_cast<uint8_t *>(codes),
+              reinterpret_cast<float *>(scales));
+}
+
+int64_t StateCodes::getShareBegin(int index, int count) const {
+  if (index >= count)
+    return elements;
+  int64_t row = rows.columns % kCodeBlock ? rows.columns : kCodeBlock;
+  int64_t begin = int64_t(static_cast<__int128>(elements) * index / count);
+  return begin / row * row;
+}
+
+int64_t StateCodes::getChunk(int64_t most) const {
+  int64_t row = rows.columns % kCodeBlock ? rows.columns : kCodeBlock;
+  return std::max(row, most / row * row);
+}
+
+BlockCut::BlockCut(std::vector<int64_t> shape, std::string name)
+    : whole(std::move(shape)), name(std::move(name)), dim(getRowDim(whole)) {
+  for (size_t i = dim; i < whole.size(); ++i)
+    columns *= whole[i];
+}
+
+void BlockCut::refuse(const std::string &words) const {
+  fail(STEPC_LAYOUT_UNSUPPORTED,
+       "%s is kept as codes in blocks of %lld elements along rows of %lld, and "
+       "%s",
+       name.c_str(), static_cast<long long>(kCodeBlock),
+       static_cast<long long>(columns), words.c_str());
+}
+
+/// Refuses columns [begin, end) that are not whole blocks.
+void BlockCut::require(int64_t begin, int64_t end) const {
+  if (begin % kCodeBlock == 0 && (end % kCodeBlock == 0 || end == columns))
+    return;
+  refuse("this rank has columns " + std::to_string(begin) + " to " +
+         std::to_string(end) + " of one, which cuts a block");
+}
+
+static void setScales(std::vector<int64_t> shape, StateCodes &codes) {
+  codes.numScales = countElements(shape.data(), int64_t(shape.size()));
+  codes.scaleShape = std::move(shape);
+}
+
+void BlockCut::setRange(int64_t begin, int64_t end, StateCodes &codes) const {
+  codes.rows = {std::max<int64_t>(columns, 1), 0};
+  codes.elements = end - begin;
+  if (begin == end)
+    return setScales({0}, codes);
+  codes.rows.first = begin % columns;
+  require(begin % columns, (end - 1) % columns + 1);
+  setScales({codes.rows.countBlocks(codes.elements)}, codes);
+}
+
+void BlockCut::setBox(const std::vector<int64_t> &part,
+                      const std::vector<int64_t> &start,
+                      StateCodes &codes) const {
+  codes.elements = countElements(part.data(), int64_t(part.size()));
+  int64_t row = countRow(part, dim), inner = countRow(whole, dim + 1);
+  for (size_t i = dim + 1; i < whole.size() && codes.elements; ++i)
+    if (part[i] != whole[i])
+      refuse("is shared out along a dim inside of its rows");
+  codes.rows = {std::max<int64_t>(row, 1), 0};
+  if (codes.elements && part[dim] != whole[dim]) {
+    if (start.empty())
+      refuse("the layout does not say where this rank's part begins");
+    require(start[dim] * inner, start[dim] * inner + row);
+  }
+  setScales(getScaleShape(part, dim), codes);
+}

@@ -1,0 +1,122 @@
+//===- StateCodes.h - states that are kept as codes ---------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A state of f32 may be kept as codes of 8 bits with a scale for each block of
+// 64 (numerics/Root4.h, docs/states.md). Definitions and kernels know nothing
+// of it: an engine decodes what a kernel works on into scratch memory, has the
+// kernel work there, and encodes what it has written.
+//
+// Blocks lie along rows of the whole tensor: its last dim, or as many of its
+// last dims, but never the first, as have 64 elements. So codes do not depend
+// on how ranks share the tensor, as long as parts begin and end where blocks
+// do: of [512, 512, 3, 3] a row has 512 * 3 * 3 elements, and 72 blocks.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_CORE_STATECODES_H
+#define STEPC_CORE_STATECODES_H
+
+#include "core/BoundTensor.h"
+
+#include "numerics/Root4.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace stepc {
+
+/// Of how many elements a tensor whose states are encoded has at least.
+inline constexpr int64_t kLeastCoded = 4096;
+/// And its rows: a scale for fewer would take more than it saves.
+inline constexpr int64_t kLeastCodedRow = 32;
+
+/// The first of the last dims that are a row.
+size_t getRowDim(const std::vector<int64_t> &shape);
+
+/// Whether states of this shape, of the whole tensor, are worth it.
+bool canEncode(const std::vector<int64_t> &shape);
+
+/// The shape of the scales beside codes of this shape: as many dims as come
+/// before a row, and the row's blocks.
+std::vector<int64_t> getScaleShape(const std::vector<int64_t> &shape,
+                                   size_t rowDim);
+
+/// A state that is kept so.
+struct StateCodes {
+  /// Of the variant.
+  int32_t operand = 0;
+  /// Whether it is f32 from the first segment of a step that has to do with it
+  /// to the last, in memory of its own: where one writes it, and a later one
+  /// reads what was written.
+  bool kept = false;
+  CodeRows rows;
+  int64_t elements = 0;
+  int64_t numScales = 0;
+  std::vector<int64_t> scaleShape;
+  uintptr_t codes = 0;
+  uintptr_t scales = 0;
+  /// Where it is f32: an address where it is kept, else the offset in the
+  /// workspace of who works on the tensor.
+  uintptr_t scratch = 0;
+
+  View getScalesView() const;
+  /// The bytes of so many elements.
+  static int64_t getScratchBytes(int64_t elements);
+  /// Makes all of them what encodes a number.
+  void fill(double value) const;
+  /// Makes f32 of elements [begin, end), and codes.
+  void decode(int64_t begin, int64_t end, float *values) const;
+  void encode(int64_t begin, int64_t end, const float *values) const;
+  /// Where the share of one of `count` workers begins, at a block.
+  int64_t getShareBegin(int index, int count) const;
+  /// How many elements a chunk of at most `most` has, or of a row where no
+  /// smaller ones begin with blocks.
+  int64_t getChunk(int64_t most) const;
+  /// And what of a chunk a kernel takes at a time, with these states.
+  static int64_t getWindow(const StateCodes *begin, const StateCodes *end);
+};
+
+/// Where the blocks of a state lie in a rank's part of it.
+class BlockCut {
+public:
+  /// Of a whole state of this shape; messages call it `name`.
+  BlockCut(std::vector<int64_t> shape, std::string name);
+
+  /// Of elements [begin, end) of the whole in row-major order. Refuses a range
+  /// that cuts a block.
+  void setRange(int64_t begin, int64_t end, StateCodes &codes) const;
+  /// Of a part of these extents, which begins at `start` in each dim; that is
+  /// empty where nobody said so. Refuses one that cuts a block.
+  void setBox(const std::vector<int64_t> &part,
+              const std::vector<int64_t> &start, StateCodes &codes) const;
+
+private:
+  [[noreturn]] void refuse(const std::string &words) const;
+  void require(int64_t begin, int64_t end) const;
+
+  std::vector<int64_t> whole;
+  std::string name;
+  size_t dim;
+  int64_t columns = 1;
+};
+
+/// What a binding says of how its states are kept, or null.
+const int32_t *getFormats(const StepcBinding &binding);
+
+/// Refuses a tensor that is none of codes of the format.
+void requireCodes(const DLTensor &tensor, int32_t format, DLDevice place,
+                  const OperandName &name);
+
+/// Refuses strides of a parameter with which states cannot be codes.
+void requireOrder(const BoundTensor &bound, const Variant &variant,
+                  const int64_t *paramStrides, const OperandName &param);
+
+} // namespace stepc
+
+#endif // STEPC_CORE_STATECODES_H
