@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ctypes import (
     byref,
     c_double,
+    c_int32,
     c_int64,
     c_size_t,
     c_void_p,
@@ -25,6 +26,7 @@ from ._library import check, load_library
 from ._mesh import Entry, Layout, Mesh
 from ._structures import (
     DATA_TYPES,
+    Q8,
     Binding,
     CudaConfig,
     DLDevice,
@@ -74,13 +76,15 @@ class Package:
 
 
 class Whole(NamedTuple):
-    """A tensor that ranks have whole around a step. ``storage``: as in :data:`DATA_TYPES`."""
+    """A tensor that ranks have whole around a step. ``storage``: as in :data:`DATA_TYPES`;
+    ``coded``: whether states of it are kept as codes, whose blocks are not cut."""
 
     name: str
     shape: tuple[int, ...]
     storage: str
     layout: Layout
     entry: Entry
+    coded: bool = False
 
 
 class Cut(NamedTuple):
@@ -92,6 +96,7 @@ class Cut(NamedTuple):
     bucket: int
 
 
+_CODED = c_int32(Q8)
 # Of memory that nobody reads.
 _SOME_ADDRESS = 64
 
@@ -117,6 +122,8 @@ def cuts_of(
         binding.structSize = ctypes.sizeof(Binding)
         binding.name, binding.gradDtype = own.name.encode(), param.dtype
         binding.param, binding.layout, binding.entry = map(ctypes.addressof, (param, layout, entry))
+        if own.coded:
+            binding.numStates, binding.formats = 1, ctypes.addressof(_CODED)
     found, numbers = [], [(c_int64 * max(size, 1))() for _ in Cut._fields]
     for rank in ranks:
         axes = mesh.struct(rank)

@@ -54,6 +54,12 @@ Cuts stepc::cutRows(int64_t numRows, int64_t rowSize, int64_t numRanks) {
   return cuts;
 }
 
+void stepc::alignCuts(int64_t columns, int64_t block, Cuts &cuts) {
+  for (size_t i = 1; i + 1 < cuts.size(); ++i)
+    if (cuts[i] != cuts.back())
+      cuts[i] -= cuts[i] % columns % block;
+}
+
 Cuts stepc::giveWhole(int64_t size, int64_t owner, int64_t numRanks) {
   Cuts cuts;
   for (int64_t rank = 0; rank <= numRanks; ++rank)

@@ -146,6 +146,7 @@ void EntryBinder::describe(const StepcBinding &binding, EntryTensor &tensor,
   tensor.shape.assign(param.shape, param.shape + param.ndim);
   std::vector<int64_t> strides;
   tensor.param = requireDense(param, storage, Role::Param, strides);
+  tensor.codedColumns = countCodedColumns(binding, tensor.shape);
   tensor.strides.resize(tensor.shape.size());
   setRowMajor(tensor.shape.data(), param.ndim, tensor.strides.data());
 

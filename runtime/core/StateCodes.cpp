@@ -56,6 +56,15 @@ View StateCodes::getScalesView() const {
   return {scales, 1, &numScales, kSideBySide, sizeof(float)};
 }
 
+int64_t stepc::countCodedColumns(const StepcBinding &binding,
+                                 const std::vector<int64_t> &shape) {
+  const int32_t *formats = getFormats(binding);
+  if (!formats || !std::any_of(formats, formats + binding.numStates,
+                               [](int32_t format) { return format != 0; }))
+    return 0;
+  return std::max<int64_t>(countRow(shape, getRowDim(shape)), 1);
+}
+
 int64_t StateCodes::getScratchBytes(int64_t elements) {
   constexpr int64_t kLine = 64;
   return (elements * int64_t(sizeof(float)) + kLine - 1) / kLine * kLine;

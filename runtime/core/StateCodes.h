@@ -109,6 +109,11 @@ private:
 /// What a binding says of how its states are kept, or null.
 const int32_t *getFormats(const StepcBinding &binding);
 
+/// The elements of a row, along which blocks lie, of a whole tensor with states
+/// that are codes; 0: it has none.
+int64_t countCodedColumns(const StepcBinding &binding,
+                          const std::vector<int64_t> &shape);
+
 /// Refuses a tensor that is none of codes of the format.
 void requireCodes(const DLTensor &tensor, int32_t format, DLDevice place,
                   const OperandName &name);

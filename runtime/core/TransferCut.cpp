@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "core/StateCodes.h"
 #include "core/Status.h"
 #include "core/Transfers.h"
 
@@ -127,6 +128,8 @@ void TensorCutter::cut(TransferBucket &bucket,
                   std::accumulate(tensor.shape.begin() + 1, tensor.shape.end(),
                                   int64_t(1), std::multiplies<int64_t>()),
                   size);
+    else if (tensor.codedColumns)
+      alignCuts(tensor.codedColumns, kCodeBlock, lines[k]);
     tensor.cuts = lines[k];
     tensor.begin = tensor.cuts[rank];
     tensor.end = tensor.cuts[rank + 1];

@@ -7,6 +7,7 @@ all of them."""
 
 from . import _release, apex, came, colossal, deepspeed, hf, lomo, moonlight, muon
 from .about import info
+from .binding.codes import decode_state
 from .binding.features import EMA, SWA, ClipByNorm, ClipByValue, DynamicLossScale
 from .optimizers.apollo import APOLLOAdamW
 from .optimizers.dion import Dion
@@ -78,6 +79,7 @@ __all__ = [
     "came",
     "clip_grad_norm_",
     "colossal",
+    "decode_state",
     "deepspeed",
     "hf",
     "info",

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable
 import torch
 
 from ... import _runtime, errors
-from ..._describe import SCALE
 from ...interface import Interface, Scalar
 from ..tensors import devices as _devices
 from ..tensors import walk as _walk
@@ -33,6 +32,7 @@ from ..tensors.members import (
 )
 from ..tensors.partitions import check_partitions
 from . import memory as _states
+from .codes import drop_scales
 from .exclusive_writes import WatchedParameters
 from .features import states_of
 from .groups import bound_groups, exchanges, get_package, may_skip, owned_state, settings_of
@@ -424,15 +424,7 @@ class Binding(InParts):
                 self._state.put_quietly(member.param, member.items)
             else:
                 self._state[member.param].put_quietly(member.items)
-                self._drop_scales(member)
-
-
-    def _drop_scales(self, member: Member) -> None:
-        """Those of loaded codes that have become floats."""
-        state = self._state[member.param]
-        for name in [name for name in state if str(name).endswith(SCALE)]:
-            if name not in member.names:
-                state.drop_quietly(name)
+                drop_scales(self._state[member.param], member.names)
 
 
 def _placed(optimizer, members: Iterable[Member]) -> list[Member]:

@@ -5,12 +5,15 @@ name and their scales under that with ``.scale``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Collection, Iterable
 
 import torch
 
 from ... import _codes, errors
-from ..._describe import SCALE, State
+from ..._describe import BLOCK, SCALE, State
+from ..tensors.members import Member
+from .state_map import ParamState
 
 
 def encode(values: torch.Tensor, scales: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -32,24 +35,108 @@ def decode(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     return values
 
 
-def recoded(state: dict, wanted: Iterable[State], name: str) -> dict:
-    """What of a parameter's state is wanted otherwise: floats, as loaded ones are, become codes,
-    and codes floats. TensorError for codes without their scales; ``name``: of the parameter."""
+class _Rows:
+    """The rows that elements [begin, begin + size) of a state touch, in which its blocks lie:
+    ``shape`` has them, ``elements`` are where the range lies in them, ``blocks`` its scales."""
+
+    def __init__(self, begin: int, size: int, whole: tuple[int, ...], scales: tuple[int, ...]):
+        row = math.prod(whole[len(scales) - 1 :])
+        first, last = begin // row, -(-(begin + size) // row)
+        ends = [at - first * row for at in (begin, begin + size)]
+        # A range of floats may cut blocks.
+        at, end = ends
+        blocks = (
+            at // row * scales[-1] + at % row // BLOCK,
+            end // row * scales[-1] + -(-(end % row) // BLOCK),
+        )
+        # Of two dims, as rows are of the whole: the last of them is one row.
+        self.shape, self.scales = (last - first, row), (last - first, scales[-1])
+        self.elements, self.blocks = slice(*ends), slice(*blocks)
+
+    def encode(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = torch.zeros(self.shape, dtype=torch.float32, device="cpu").view(-1)
+        rows[self.elements] = values.detach().to(torch.float32)
+        codes, scales = encode(rows.view(self.shape), self.scales)
+        return codes.view(-1)[self.elements].clone(), scales.view(-1)[self.blocks].clone()
+
+    def decode(self, codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+        rows = torch.zeros(self.shape, dtype=torch.uint8, device="cpu").view(-1)
+        of = torch.zeros(self.scales, dtype=torch.float32, device="cpu").view(-1)
+        rows[self.elements], of[self.blocks] = codes, scales
+        return decode(rows.view(self.shape), of.view(self.scales)).view(-1)[self.elements].clone()
+
+
+def recoded(state: dict, wanted: Iterable[State], member: Member) -> dict:
+    """What of a member's state is wanted otherwise: floats, as loaded ones are, become codes, and
+    codes floats. TensorError for codes without their scales."""
     changed = {}
     wanted = {one.name: one for one in wanted}
-    for own, one in wanted.items():
-        given = state.get(own)
+    for name, one in wanted.items():
+        given, scale = state.get(name), wanted.get(name + SCALE)
         if not isinstance(given, torch.Tensor) or given.layout is not torch.strided:
             continue
-        is_coded = given.dtype is torch.uint8
-        if one.storage == "u8" and not is_coded and given.shape == one.part:
-            codes = encode(given, wanted[own + SCALE].part)
-            changed[own], changed[own + SCALE] = codes
-        elif is_coded and own + SCALE not in state:
-            raise errors.TensorError(
-                f"state '{own}' of {name} is of codes, without '{own}{SCALE}'",
-                "STEPC_INVALID_ARGUMENT",
-            )
-        elif is_coded and one.storage != "u8":
-            changed[own] = decode(given, state[own + SCALE])
+        if scale is not None and given.is_floating_point() and tuple(given.shape) == one.part:
+            begin = _begin(member) if one.is_full else None
+            if begin is None:
+                codes = encode(given, scale.part)
+            else:
+                codes = _Rows(begin, given.numel(), one.shape, scale.shape).encode(given)
+            changed[name], changed[scale.name] = codes
+        elif scale is None and given.dtype is torch.uint8:
+            changed[name] = _floats(state, name, given, member)
     return changed
+
+
+def _begin(member: Member) -> int | None:
+    """Where the elements begin that the rank has a range of, or None."""
+    if member.layout is None or not member.layout.flat:
+        return None
+    return member.layout.begin if member.entry is None else member.elements[0]
+
+
+def _floats(state: dict, name: str, codes: torch.Tensor, member: Member) -> torch.Tensor:
+    """Of codes that another optimizer kept."""
+    scales = state.get(name + SCALE)
+    if scales is None:
+        raise errors.TensorError(
+            f"state '{name}' of {member.name} is of codes, without '{name}{SCALE}'",
+            "STEPC_INVALID_ARGUMENT",
+        )
+    begin = _begin(member)
+    if begin is None or codes.dim() != 1:
+        return decode(codes, scales)
+    # The whole of the scales, as nobody cuts them who has no codes.
+    rows = _Rows(begin, codes.numel(), member.layout.shape, tuple(scales.shape))
+    row = rows.shape[1]
+    first = begin // row * scales.shape[-1]
+    own = scales.reshape(-1)[first + rows.blocks.start : first + rows.blocks.stop]
+    return rows.decode(codes, own)
+
+
+def drop_scales(state: ParamState, names: Collection[str]) -> None:
+    """Takes those out of a parameter's state whose codes have become floats; ``names`` are its
+    states."""
+    for name in [name for name in state if str(name).endswith(SCALE) and name not in names]:
+        state.drop_quietly(name)
+
+
+def decode_state(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """A state that ``state_dtype="q8"`` keeps as codes, in float32.
+
+    Args:
+        codes: ``optimizer.state[param][name]``, of dtype uint8 and the state's shape: the whole
+            of it, or what a rank has, which may be a DTensor.
+        scales: ``optimizer.state[param][name + ".scale"]``.
+
+    Returns:
+        A new tensor of the shape of ``codes``, a DTensor where they are one. A checkpoint with it
+        in place of both loads into this optimizer, which makes the same codes of it, and into
+        one with states of float32.
+    """
+    if not hasattr(codes, "to_local"):
+        return decode(codes, scales)
+    values = decode(codes.to_local(), scales.to_local())
+    return type(codes).from_local(
+        values, codes.device_mesh, codes.placements, run_check=False, shape=codes.shape,
+        stride=codes.stride(),
+    )  # fmt: skip

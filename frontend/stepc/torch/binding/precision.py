@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Union
 
 import torch
 
@@ -22,7 +21,7 @@ _STATE_DTYPES = (torch.float32, *_tensors.NARROW)
 
 
 Q8 = "q8"  # codes of 8 bits with a scale for each block (docs/states.md)
-StateDtype = Union[torch.dtype, str, dict[str, Union[torch.dtype, str]], None]
+StateDtype = torch.dtype | str | dict[str, torch.dtype | str] | None
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,12 @@ class Kept:
     master: str | None
     state_dtype: StateDtype
     rounding: str | None
+
+    @property
+    def keeps_codes(self) -> bool:
+        """Whether some states are to be codes."""
+        given = self.state_dtype
+        return Q8 in (given.values() if isinstance(given, dict) else (given,))
 
     def coded(self, dtype: torch.dtype, names: Iterable[str]) -> tuple[str, ...]:
         """Which states beside parameters of the dtype are to be codes."""

@@ -148,7 +148,7 @@ class Preparation:
         self._refuse_unknown(member, state)
         wanted = () if member.elsewhere else found.states
         member.fresh = not state
-        member.items = recoded(state, wanted, member.name)
+        member.items = recoded(state, wanted, member)
         state = {**state, **member.items}
         member.created = [state.get(one.name) is None for one in wanted]
         member.names = [one.name for one in wanted]

@@ -29,9 +29,7 @@ class Rules:
     states that are kept as codes.
     """
 
-    def __init__(
-        self, interface: Interface, options: list[Options], coded: tuple[str, ...] = ()
-    ):
+    def __init__(self, interface: Interface, options: list[Options], coded: tuple[str, ...] = ()):
         self._interface, self._options, self._coded = interface, options, coded
         self._values = [interface.in_order(of_group) for of_group in options]
         self._found: dict[tuple, Tensor] = {}
@@ -94,14 +92,17 @@ class Variants(Rules):
         self._ask({key: self._query(key, member) for key, member in new.items()})
         return [found[key] for key in keys]
 
-    @staticmethod
-    def _key(member: Member) -> tuple:
+    def _key(self, member: Member) -> tuple:
         """What it depends on."""
         layout, dtypes = member.layout, (member.param.dtype, member.landed_dtype)
         if layout is None:
             return member.group, member.param.shape, None, 0, None, *dtypes
-        # Where a range of elements lies makes no difference to its states.
-        elements = (0, member.own.numel()) if layout.flat else None
+        elements = None
+        if layout.flat:
+            # Where a range of elements lies makes a difference to blocks of codes alone.
+            begin = layout.begin if member.entry is None else member.elements[0]
+            begin = begin if self._kept.keeps_codes else 0
+            elements = (begin, begin + member.own.numel())
         sharded = layout.sharded
         part = tuple(member.own.shape) if sharded else None
         return member.group, layout.shape, part, sharded, elements, *dtypes

@@ -20,6 +20,7 @@ import torch
 from ... import __version__, errors
 from ...interface import describe_options
 from ..binding.binding import Binding
+from ..binding.codes import drop_scales
 from ..binding.groups import bound_groups, owned_state
 from ..binding.hypers import HyperReader
 from ..binding.state_map import ParamState
@@ -405,6 +406,7 @@ class DistributedBinding(InParts, InPasses):
             }
             if part.param in self._state:
                 self._state[part.param].put_quietly(items)
+                drop_scales(self._state[part.param], items)
             else:
                 self._state.put_quietly(part.param, items)
 

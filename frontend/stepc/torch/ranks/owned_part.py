@@ -8,7 +8,9 @@ import math
 
 import torch
 
+from ..._describe import SCALE
 from ..._mesh import Layout
+from ..binding.codes import decode, encode
 from ..binding.rules import Indices, Slot
 from .dtensor import DTensorPart
 from .zero.part import SharedPart, ZeroPart
@@ -173,11 +175,28 @@ class OwnedPart:
             if value is None or slot.name in self.parts:
                 continue
             own = self.inner.hide(slot.name, value).detach()
+            if slot.dtype is torch.uint8 and own.is_floating_point():
+                changed |= self._encoded(slot.name, own)
+                continue
+            if slot.dtype is not torch.uint8 and own.dtype is torch.uint8:
+                scale = slot.name + SCALE
+                own = decode(own, self.inner.hide(scale, items[scale]))
             if own.dtype != slot.dtype:
                 own = own.to(slot.dtype)
             self.parts[slot.name] = own
             changed[slot.name] = self.inner.show(slot.name, own)
         return changed
+
+    def _encoded(self, name: str, values: torch.Tensor) -> dict:
+        """Takes floats where codes are kept, and returns these and their scales."""
+        scale = name + SCALE
+        shape = next(
+            tuple(len(own) for own in slot.at(self.own))
+            for slot in self.slots
+            if slot.name == scale
+        )
+        self.parts[name], self.parts[scale] = encode(values, shape)
+        return {one: self.inner.show(one, self.parts[one]) for one in (name, scale)}
 
     def make_missing(self) -> dict:
         """The same for states that the user does not have yet."""

@@ -38,6 +38,7 @@ from collections.abc import Callable
 
 import torch
 
+from ..._describe import SCALE
 from ..binding.groups import rules_of
 from ..binding.rules import Rules, WholeState, whole_states
 from ..tensors.dlpack import set_grad
@@ -202,7 +203,14 @@ def _shares_of(optimizer, batches: list[list], cost_of: Callable[[object], float
         return None
     from .zero.shares import Shares
 
-    return Shares(batches, optimizer._zero, cost_of)
+    kept = optimizer._kept
+
+    def has_codes(part) -> bool:
+        # Of no definition rules are asked that has no codes.
+        coded = kept.keeps_codes and part.local.dtype is not torch.float64
+        return coded and any(name.endswith(SCALE) for name in part.whole)
+
+    return Shares(batches, optimizer._zero, cost_of, has_codes)
 
 
 def _with_master(states_of: StatesOf, master: str | None) -> StatesOf:

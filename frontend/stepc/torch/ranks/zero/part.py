@@ -10,6 +10,7 @@ from dataclasses import replace
 import torch
 
 from .... import errors
+from ...._describe import BLOCK, SCALE
 from ...._mesh import Layout
 from ...binding.rules import WholeState
 from ...tensors.dlpack import set_grad
@@ -127,7 +128,23 @@ class ZeroPart(Part):
     def is_cut(self, name: str) -> bool:
         """Whether a rank has a range of the state, as of the parameter's elements."""
         whole = self.whole.get(name)
-        return whole is not None and not self.by_rows and whole.has_dims_of(self.inner.param)
+        if whole is None or self.by_rows:
+            return False
+        return name.endswith(SCALE) or whole.has_dims_of(self.inner.param)
+
+    def range_of(self, name: str, begin: int, end: int) -> tuple[int, int]:
+        """Of elements [begin, end) of the parameter, which begin and end where blocks do, those of
+        a state that is cut."""
+        if not name.endswith(SCALE):
+            return begin, end
+        scales = self.whole[name].shape
+        row = math.prod(self.inner.local.shape[len(scales) - 1 :])
+        return tuple(at // row * scales[-1] + -(-(at % row) // BLOCK) for at in (begin, end))
+
+    def _own_shape(self, name: str) -> tuple[int, ...]:
+        """Of this rank's part of a state that is cut."""
+        begin, end = self.range_of(name, self.begin, self.end)
+        return (end - begin,)
 
     def _first(self) -> tuple[int, ...] | None:
         """Where the rows begin in the whole tensor."""
@@ -151,11 +168,12 @@ class ZeroPart(Part):
             state = self.inner.hide(name, state)
         if self.by_rows:
             return self._hide_rows(name, whole, state)
-        if not self.is_cut(name) or state.shape == self.own.shape:
+        if not self.is_cut(name) or state.shape == self._own_shape(name):
             return state
-        if state.shape == self.inner.param.shape:
-            return self.cut(state).clone()
-        raise self._misshapen(name, state, tuple(self.own.shape))
+        if tuple(state.shape) == whole.shape:
+            begin, end = self.range_of(name, self.begin, self.end)
+            return state.reshape(-1)[begin:end].clone()
+        raise self._misshapen(name, state, self._own_shape(name))
 
     def _hide_rows(self, name: str, whole: WholeState, state: torch.Tensor) -> torch.Tensor:
         own = state_sizes(whole, self.own.shape)
@@ -177,8 +195,8 @@ class ZeroPart(Part):
         )
 
     def is_bare(self, name: str, state: torch.Tensor) -> bool:
-        part = self.is_cut(name) and state.shape == self.own.shape
-        return part and state.shape != self.inner.param.shape
+        part = self.is_cut(name) and state.shape == self._own_shape(name)
+        return part and tuple(state.shape) != self.whole[name].shape
 
     def saved(self, name: str, state):
         """The state as ``state_dict`` has it: a part that knows of what it is one."""
@@ -193,9 +211,9 @@ class ZeroPart(Part):
             return state
         if self.by_rows:
             return box_part(state, whole, self._first(), self.place)
-        if not self.is_cut(name) or state.shape != self.own.shape:
+        if not self.is_cut(name) or state.shape != self._own_shape(name):
             return state
-        boxes = boxes_of_range(whole.shape, self.begin, self.end)
+        boxes = boxes_of_range(whole.shape, *self.range_of(name, self.begin, self.end))
         return StatePart.of(state, whole.shape, self.place, boxes)
 
     def full(self, name: str, state, mesh):

@@ -12,6 +12,7 @@ added are bound apart, so that what a rank has of the others stays.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
@@ -90,7 +91,11 @@ def _choose_owners(
 
 
 def _cuts(
-    inner: list, owners: list[int | None], how: ZeroSettings, ranks: Iterable[int]
+    inner: list,
+    owners: list[int | None],
+    how: ZeroSettings,
+    ranks: Iterable[int],
+    has_codes: Callable[[object], bool],
 ) -> list[list[Cut]]:
     """Of each of these ranks of the group, which elements of each it steps, where they are bound
     in one call; ``owners``: of those that are not cut, None of others."""
@@ -103,7 +108,8 @@ def _cuts(
         elif has_rows(part):
             layout = Layout(shape, ((0, (axis,)),))
         entry = how.entry(dtype, axis, owner)
-        tensors.append(Whole(part.name, shape, _tensors.STORAGE[dtype], layout, entry))
+        coded = owner is None and has_codes(part)
+        tensors.append(Whole(part.name, shape, _tensors.STORAGE[dtype], layout, entry, coded))
     mesh = Mesh((axis,), (how.world,))
     return cuts_of(mesh, tensors, ranks, how.reduce_bytes, how.gather_bytes or 0)
 
@@ -112,14 +118,19 @@ class Shares:
     """What each rank of the group steps of the parameters of an optimizer.
 
     ``batches``: the parts of groups that were added together, which the ranks have alike.
-    ``cost_of``: what a step of a part costs whose rule is of whole matrices, else None.
+    ``cost_of``: what a step of a part costs whose rule is of whole matrices, else None;
+    ``has_codes``: whether states of one are kept as codes, whose blocks are not cut.
     ObstacleError for one that cannot be cut.
     """
 
     def __init__(
-        self, batches: list[list], how: ZeroSettings, cost_of: Callable[[object], float | None]
+        self,
+        batches: list[list],
+        how: ZeroSettings,
+        cost_of: Callable[[object], float | None],
+        has_codes: Callable[[object], bool],
     ):
-        self.how = how
+        self.how, self._has_codes = how, has_codes
         self._checked = False
         self._checksums: dict[int, torch.Tensor] = {}  # of gradients that are gone, by id(part)
         self._parts: dict[int, SharedPart] = {}  # by id() of the parameter
@@ -131,7 +142,7 @@ class Shares:
             if self.how.flat is not None:
                 self.how.flat.place(inner)
             owners = [how.owners.of(part.param) for part in inner]
-            (cuts,) = _cuts(inner, owners, self.how, [self.how.rank])
+            (cuts,) = _cuts(inner, owners, self.how, [self.how.rank], has_codes)
             kinds = [SharedPart if owner is None else OwnedShare for owner in owners]
             parts = [
                 kind(part, self.how, own.begin, own.end)
@@ -233,7 +244,8 @@ class Shares:
         found: list[dict] = [{} for _ in ranks]
         for own in self.calls:
             owners = [self.how.owners.of(part.param) for part in own]
-            of_ranks = _cuts([part.inner for part in own], owners, self.how, ranks)
+            inner = [part.inner for part in own]
+            of_ranks = _cuts(inner, owners, self.how, ranks, self._has_codes)
             for cuts, of_rank in zip(found, of_ranks, strict=True):
                 cuts |= {id(p.param): (c.begin, c.end) for p, c in zip(own, of_rank, strict=True)}
         return found
@@ -241,14 +253,15 @@ class Shares:
     def _put_together(self, held: list[tuple], states: dict, cuts: list[dict]) -> None:
         """Of one dtype: every rank sends what it has, side by side."""
         own = [states[id(part.param)][name].reshape(-1) for part, name in held]
-        whole = [own[0].new_empty(part.inner.local.numel()) for part, _ in held]
+        whole = [own[0].new_empty(math.prod(part.whole[name].shape)) for part, name in held]
         for rank, cut in enumerate(cuts):
-            sizes = [end - begin for begin, end in (cut[id(part.param)] for part, _ in held)]
+            ranges = [part.range_of(name, *cut[id(part.param)]) for part, name in held]
+            sizes = [end - begin for begin, end in ranges]
             line = torch.cat(own) if rank == self.how.rank else own[0].new_empty(sum(sizes))
             if not len(line):
                 continue
             broadcast(line, rank, self.how.group)
-            for (part, _), target, piece in zip(held, whole, line.split(sizes), strict=True):
-                target[slice(*cut[id(part.param)])] = piece
+            for (begin, end), target, piece in zip(ranges, whole, line.split(sizes), strict=True):
+                target[begin:end] = piece
         for (part, name), made in zip(held, whole, strict=True):
             states[id(part.param)][name] = made.view(part.whole[name].shape)
