@@ -16,8 +16,7 @@ using namespace stepc;
 /// What follows is compiled for each of these, whose vectors have all bits
 /// alike.
 #define STEPC_EACH_TARGET                                                      \
-  __attribute__((                                                              \
-      target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #define STEPC_INLINE __attribute__((always_inline)) static inline
 
 static constexpr float kUnsignedLevels = 255.0F, kSignedLevels = 127.0F;

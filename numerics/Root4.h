@@ -42,8 +42,8 @@ struct CodeRows {
   int64_t countBlocks(int64_t index) const;
 };
 
-/// Elements [begin, end) of a part, which begin and end where blocks do: `codes`
-/// and `scales` are the part's, `values` those of the elements alone.
+/// Elements [begin, end) of a part, which begin and end where blocks do:
+/// `codes` and `scales` are the part's, `values` those of the elements alone.
 void decodeRoot4(const CodeRows &rows, int64_t begin, int64_t end,
                  const uint8_t *codes, const float *scales, float *values);
 void encodeRoot4(const CodeRows &rows, int64_t begin, int64_t end,

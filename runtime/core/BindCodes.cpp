@@ -24,11 +24,15 @@ const int32_t *stepc::getFormats(const StepcBinding &binding) {
   return binding.structSize <= kEntryBinding ? nullptr : binding.formats;
 }
 
-void stepc::requireCodes(const DLTensor &tensor, int32_t format, DLDevice place,
-                         const OperandName &name) {
+static void requireFormat(int32_t format, const OperandName &name) {
   if (format != STEPC_STATE_Q8)
     fail(STEPC_INVALID_ARGUMENT, "%s has format %d, known are 0 and 1",
          name.str().c_str(), int(format));
+}
+
+void stepc::requireCodes(const DLTensor &tensor, int32_t format, DLDevice place,
+                         const OperandName &name) {
+  requireFormat(format, name);
   requirePlace(tensor, place, name);
   DLDataType type = tensor.dtype;
   if (type.code != kDLUInt || type.bits != 8 || type.lanes != 1)
@@ -54,6 +58,7 @@ void Binder::readFormats(int64_t i, NewTensor &tensor) const {
       continue;
     size_t operand = variant.states[k];
     const Operand &state = variant.operands[operand];
+    requireFormat(formats[k], {tensor.name, Role::State, state.name});
     if (state.storage != Storage::F32 || state.reach == Reach::Single)
       fail(STEPC_DTYPE_MISMATCH,
            "tensor %s: state '%s' is %s, those of f32 are kept as codes", name,
@@ -84,9 +89,10 @@ std::vector<int64_t> Binder::getWholeExtents(const NewTensor &tensor,
   const Operand &state = variant.operands[operand];
   std::vector<int64_t> whole = tensor.layout.shape;
   if (state.reach == Reach::Reduced)
-    stepc::setReducedExtents(model.getManifest().rules[variant.rule], state.dims,
-                      tensor.boundExtents, tensor.layout.shape.data(),
-                      int64_t(whole.size()), whole.data());
+    stepc::setReducedExtents(model.getManifest().rules[variant.rule],
+                             state.dims, tensor.boundExtents,
+                             tensor.layout.shape.data(), int64_t(whole.size()),
+                             whole.data());
   return whole;
 }
 
@@ -106,8 +112,8 @@ static uintptr_t requireScales(const DLTensor &given, const StateCodes &codes,
          name.str().c_str(), describeShape(given.shape, given.ndim).c_str(),
          describeShape(shape.data(), rank).c_str());
   std::vector<int64_t> strides(shape.size() + 1);
-  uintptr_t address = requireMemory(given, shape.data(), sizeof(float), name,
-                                    strides.data());
+  uintptr_t address =
+      requireMemory(given, shape.data(), sizeof(float), name, strides.data());
   if (!isRowMajor(shape.data(), rank, strides.data()))
     fail(STEPC_LAYOUT_UNSUPPORTED,
          "%s have strides %s, they must be row-major without gaps",
@@ -144,8 +150,9 @@ void Binder::setCodes(int64_t i, NewTensor &tensor) const {
       cut.setBox({view.extents, view.extents + view.rank},
                  isPart ? tensor.layout.start : std::vector<int64_t>(), codes);
     if (binding.states)
-      codes.scales = requireScales(*binding.scales[k], codes, model.place,
-                                   {tensor.name, Role::State, state.name, true});
+      codes.scales =
+          requireScales(*binding.scales[k], codes, model.place,
+                        {tensor.name, Role::State, state.name, true});
   }
   requireOrder(bound, variant, bound.getStrides(variant.param),
                {tensor.name, Role::Param, {}});
@@ -225,8 +232,8 @@ void Binder::allocateCodes() {
       next += roundUpToLine(size_t(codes.elements));
       codes.scales = next;
       next += roundUpToLine(size_t(codes.numScales) * sizeof(float));
-      codes.fill(getVariant(tensor).operands[size_t(codes.operand)]
-                     .initialValue);
+      codes.fill(
+          getVariant(tensor).operands[size_t(codes.operand)].initialValue);
     }
     if (codes.kept) {
       codes.scratch = next;

@@ -300,9 +300,8 @@ void Binder::setOperand(size_t operand, const DLTensor &given,
   View view = makeView(bound, variant, operand, 0);
   if (description.reach == Reach::Full) {
     requireShape(given, view.extents, view.rank, name);
-    tensor.addresses[operand] =
-        requireMemory(given, view.extents, view.itemSize, name,
-                      bound.getStrides(operand));
+    tensor.addresses[operand] = requireMemory(
+        given, view.extents, view.itemSize, name, bound.getStrides(operand));
     if (bound.flat)
       requireFlatDense(view, name);
     return;
@@ -310,8 +309,8 @@ void Binder::setOperand(size_t operand, const DLTensor &given,
   requireStateShape(given, view.extents, view.rank,
                     describeShape(bound.getExtents(), bound.rank), name);
   std::vector<int64_t> strides(size_t(view.rank) + 1);
-  tensor.addresses[operand] = requireMemory(
-      given, view.extents, view.itemSize, name, strides.data());
+  tensor.addresses[operand] =
+      requireMemory(given, view.extents, view.itemSize, name, strides.data());
   if (!isRowMajor(view.extents, view.rank, strides.data()))
     fail(STEPC_LAYOUT_UNSUPPORTED,
          "%s has strides %s, a state with fewer dims than its parameter must "

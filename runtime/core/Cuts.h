@@ -40,8 +40,8 @@ int64_t countRowsBefore(int64_t rank, int64_t numRows, int64_t numRanks);
 Cuts cutRows(int64_t numRows, int64_t rowSize, int64_t numRanks);
 
 /// Moves cuts down to where blocks of elements begin: along rows of `columns`
-/// each begins anew. Of blocks of 64 along rows of 100 they begin at 0, 64, 100,
-/// 164, ..., and [0, 80, 150, 200] becomes [0, 64, 100, 200].
+/// each begins anew. Of blocks of 64 along rows of 100 they begin at 0, 64,
+/// 100, 164, ..., and [0, 80, 150, 200] becomes [0, 64, 100, 200].
 void alignCuts(int64_t columns, int64_t block, Cuts &cuts);
 
 /// All of it for one rank.

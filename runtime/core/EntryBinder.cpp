@@ -126,8 +126,8 @@ uintptr_t EntryBinder::requireDense(const DLTensor &tensor, Storage storage,
                                     std::vector<int64_t> &strides) const {
   OperandName operand{name, role, {}};
   strides.resize(size_t(tensor.ndim));
-  uintptr_t address =
-      requireMemory(tensor, tensor.shape, getByteSize(storage), operand, strides.data());
+  uintptr_t address = requireMemory(tensor, tensor.shape, getByteSize(storage),
+                                    operand, strides.data());
   if (countElements(tensor.shape, tensor.ndim) != 0 &&
       !isRowMajor(tensor.shape, tensor.ndim, strides.data()))
     fail(STEPC_LAYOUT_UNSUPPORTED,

@@ -161,8 +161,8 @@ View Plan::requireEntryView(int64_t id, size_t operand,
   requireShape(given, entry.shape.data(), rank, name);
   std::vector<int64_t> strides(entry.shape.size());
   View view = makeEntryView(entry, terms, isGrad);
-  view.address =
-      requireMemory(given, entry.shape.data(), getByteSize(storage), name, strides.data());
+  view.address = requireMemory(given, entry.shape.data(), getByteSize(storage),
+                               name, strides.data());
   if (entry.elements != 0 &&
       !isRowMajor(entry.shape.data(), rank, strides.data()))
     fail(STEPC_LAYOUT_UNSUPPORTED,

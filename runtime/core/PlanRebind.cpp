@@ -35,11 +35,10 @@ bool Plan::touchesOwnRow(const BoundTensor &tensor,
     const Operand &operand = variant.operands[k];
     if (contiguous && operand.reach == Reach::Full)
       return std::pair(
-          address,
-          address + uintptr_t(tensor.size.elements *
-                              (tensor.isCoded(k)
-                                   ? 1
-                                   : getByteSize(operand.storage))));
+          address, address + uintptr_t(tensor.size.elements *
+                                       (tensor.isCoded(k)
+                                            ? 1
+                                            : getByteSize(operand.storage))));
     View view = model.getView(tensor, k);
     ByteSpan span = getByteSpan(view);
     return std::pair(address + span.low, address + span.high);
@@ -189,8 +188,9 @@ void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
   std::vector<int64_t> dims(tensor.dims.get(),
                             tensor.dims.get() + rank * (operands + 1));
   int64_t *strides = dims.data() + rank * (operand + 1);
-  View view{requireMemory(given, dims.data(), getByteSize(storage), name, strides),
-            tensor.rank, dims.data(), strides, getByteSize(storage)};
+  View view{
+      requireMemory(given, dims.data(), getByteSize(storage), name, strides),
+      tensor.rank, dims.data(), strides, getByteSize(storage)};
   if (tensor.flat)
     requireFlatDense(view, name);
   int64_t *boundStrides = tensor.getStrides(operand);

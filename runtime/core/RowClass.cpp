@@ -61,8 +61,8 @@ int64_t RowClass::getFootprint(const RowSize &size) const {
 }
 
 bool RowClass::isLarge(const RowSize &size) const {
-  return (whole || (tiles && size.coded)) && !together && !products && getFootprint(size) > kLargeBytes &&
-         size.countChunks() >= kLargeChunks;
+  return (whole || (tiles && size.coded)) && !together && !products &&
+         getFootprint(size) > kLargeBytes && size.countChunks() >= kLargeChunks;
 }
 
 int64_t RowClass::getBatchWorkspace(int64_t largest, int64_t total) {
@@ -209,7 +209,8 @@ void RowClass::placeWorkspace(int64_t row, int64_t offset) noexcept {
     if (state.kept)
       continue;
     state.scratch = uintptr_t(offset);
-    offset += StateCodes::getScratchBytes(state.elements);
+    if (!STEPC_FAULT("codes-in-one-place"))
+      offset += StateCodes::getScratchBytes(state.elements);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/StateCodes.h"
 
+#include "core/Fault.h"
 #include "core/Status.h"
 #include "core/TensorView.h"
 
@@ -91,7 +92,8 @@ void StateCodes::encode(int64_t begin, int64_t end, const float *values) const {
 
 int64_t StateCodes::getShareBegin(int index, int count) const {
   if (index >= count)
-    return elements;
+    return STEPC_FAULT("codes-share-short") && count > 1 ? elements - 64
+                                                         : elements;
   int64_t row = rows.columns % kCodeBlock ? rows.columns : kCodeBlock;
   int64_t begin = int64_t(static_cast<__int128>(elements) * index / count);
   return begin / row * row;

@@ -94,7 +94,8 @@ void requireStateShape(const DLTensor &tensor, const int64_t *extents,
 
 /// Sets `strides` to the tensor's (row-major when it names none) and returns
 /// the address of its first element. Refuses memory that does not exist or is
-/// not aligned to its elements, of `itemSize` bytes. `extents` are the tensor's.
+/// not aligned to its elements, of `itemSize` bytes. `extents` are the
+/// tensor's.
 uintptr_t requireMemory(const DLTensor &tensor, const int64_t *extents,
                         int64_t itemSize, const OperandName &name,
                         int64_t *strides);

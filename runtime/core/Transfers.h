@@ -53,8 +53,8 @@ struct EntryTensor {
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
   int64_t elements = 0;
-  /// Of one with states that are kept as codes, the elements of a row: it is cut
-  /// where blocks of these begin. 0: anywhere.
+  /// Of one with states that are kept as codes, the elements of a row: it is
+  /// cut where blocks of these begin. 0: anywhere.
   int64_t codedColumns = 0;
   /// Of one that is owned: what a step of it costs, and the place along
   /// wholeAxes of its owner; -1: one that is chosen.

@@ -173,8 +173,7 @@ VariantRequest stepc::makeRequest(const StepcBinding &binding, DLDevice place,
     std::string state = std::to_string(k);
     OperandName own{name, Role::State, state};
     if (!formats || formats[k] == STEPC_STATE_PLAIN) {
-      request.states->push_back(
-          requireStorage(*binding.states[k], place, own));
+      request.states->push_back(requireStorage(*binding.states[k], place, own));
       continue;
     }
     requireCodes(*binding.states[k], formats[k], place, own);

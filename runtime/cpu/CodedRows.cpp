@@ -45,7 +45,7 @@ void CodedRow::leave() const {
 
 void CodedRow::decode(char *workspace, int index, int count) const {
   for (const StateCodes *state = begin; state != end; ++state) {
-    if (!isIn(part.reads, *state))
+    if (!isIn(part.reads, *state) || STEPC_FAULT("codes-not-read"))
       continue;
     int64_t first = state->getShareBegin(index, count);
     int64_t last = state->getShareBegin(index + 1, count);
@@ -100,17 +100,16 @@ void CodedRow::runWindow(StepcKernel kernel, const StepcCall &call,
   };
   for (const StateCodes *state = begin; state != end; ++state) {
     float *values = getValues(*state);
-    if (isIn(part.reads, *state))
+    if (isIn(part.reads, *state) && !STEPC_FAULT("codes-window-not-read"))
       state->decode(first, last, values);
-    operands[state->operand] =
-        int64_t(reinterpret_cast<uintptr_t>(values) -
-                uintptr_t(first) * sizeof(float));
+    operands[state->operand] = int64_t(reinterpret_cast<uintptr_t>(values) -
+                                       uintptr_t(first) * sizeof(float));
   }
   kernel(&call, 0, 1);
   next = call.workspace;
   for (const StateCodes *state = begin; state != end; ++state) {
     const float *values = getValues(*state);
-    if (isIn(part.writes, *state) && !STEPC_FAULT("codes-not-written"))
+    if (isIn(part.writes, *state) && !STEPC_FAULT("codes-window-not-written"))
       state->encode(first, last, values);
   }
 }

@@ -161,8 +161,7 @@ bool Worker::runLarge(const WorkPart &part, const ListedRow *row) {
     return runEntries(part, row, call, met) && (met || team.meet([] {}));
   coded.decode(call.workspace, index, count);
   if (!team.meet([&] { coded.enter(call.workspace); }) ||
-      !runEntries(part, row, call, met) ||
-      !team.meet([&] { coded.leave(); }))
+      !runEntries(part, row, call, met) || !team.meet([&] { coded.leave(); }))
     return false;
   coded.encode(call.workspace, index, count);
   return true;
@@ -276,8 +275,7 @@ void Worker::runCodedChunks(const WorkPart &part, const StepcCall &call,
       runKernel(entry, call, begin, next);
     for (; next < end && !isPlain(next); ++next) {
       Traced traced(trace, entry);
-      CodedRow(part, call.chunks[next].row)
-          .runChunk(entry.kernel, call, next);
+      CodedRow(part, call.chunks[next].row).runChunk(entry.kernel, call, next);
     }
     begin = next;
   }

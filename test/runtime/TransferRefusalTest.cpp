@@ -150,7 +150,7 @@ TEST(TransferRefusal, parts) {
 TEST(TransferRefusal, structSizes) {
   EntryWorld world(getToyTransfers(), {2}, {makeWhole(), makeWhole()});
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
-                 "tensor 1: struct size 112, that of the first binding is 120",
+                 "tensor 1: struct size 112, that of the first binding is 136",
                  world.ranks[0].bind(0, 2, [](auto &binding, auto &, auto &) {
                    binding.structSize = offsetof(StepcBinding, entry);
                  }));

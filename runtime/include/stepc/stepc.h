@@ -177,9 +177,9 @@ STEPC_API StepcStatus stepcPlanSetMesh(StepcPlan *plan, const StepcAxis *axes,
 /* How a state is kept. */
 typedef enum StepcStateFormat {
   STEPC_STATE_PLAIN = 0, /* as the manifest says */
-  STEPC_STATE_Q8 = 1     /* one that is f32 there: codes of 8 bits (uint8, of the
-                            state's shape, row-major), and an f32 for each block
-                            of 64. docs/states.md. On the processor */
+  STEPC_STATE_Q8 = 1 /* one that is f32 there: codes of 8 bits (uint8, of the
+                        state's shape, row-major), and an f32 for each block
+                        of 64. docs/states.md. On the processor */
 } StepcStateFormat;
 
 /* One parameter with what belongs to it. */
@@ -213,10 +213,10 @@ typedef struct StepcBinding {
                      this */
   const StepcEntry *entry;    /* NULL: parameter and gradient lie as the layout
                         says. On the processor. Nor this */
-  const int32_t *formats; /* a StepcStateFormat for each of the variant's
-                             states, which `numStates` says even where the
-                             runtime allocates them; NULL: all are as the
-                             manifest says. Nor this */
+  const int32_t *formats;     /* a StepcStateFormat for each of the variant's
+                                 states, which `numStates` says even where the
+                                 runtime allocates them; NULL: all are as the
+                                 manifest says. Nor this */
   const DLTensor *const *scales; /* for each of `states` that is of codes its
                              scales, of f32 and row-major; NULL for others.
                              Nor this */

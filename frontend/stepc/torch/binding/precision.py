@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import fnmatch
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,14 +39,23 @@ class Kept:
         given = self.state_dtype
         return Q8 in (given.values() if isinstance(given, dict) else (given,))
 
-    def coded(self, dtype: torch.dtype, names: Iterable[str]) -> tuple[str, ...]:
-        """Which states beside parameters of the dtype are to be codes."""
+    def coded(
+        self, dtype: torch.dtype, names: Sequence[str], label: str | None = None
+    ) -> tuple[str, ...]:
+        """Which of the states beside a parameter of the dtype are to be codes; ``label``: its
+        name, None: of any."""
         given = self.state_dtype
-        if given is None or dtype is torch.float64:
+        if dtype is torch.float64 or not self.keeps_codes:
             return ()
-        if isinstance(given, dict):
-            return tuple(name for name in names if given.get(name) == Q8)
-        return tuple(names) if given == Q8 else ()
+        if not isinstance(given, dict):
+            return tuple(names)
+        patterns = {key: kind for key, kind in given.items() if key not in names}
+        if label is None and Q8 in patterns.values():
+            return tuple(names)
+        for pattern, kind in reversed(patterns.items()):
+            if label is not None and fnmatch.fnmatchcase(label, pattern):
+                return tuple(names) if kind == Q8 else ()
+        return tuple(name for name in names if given.get(name) == Q8)
 
     def master_state(self, param: torch.Tensor) -> str | None:
         """The state that the parameter's f32 is kept in, where it is."""
@@ -160,7 +170,7 @@ class Precision:
             given = self._state_dtype
             names = [name for name in interface.states if name not in self._scalar_states]
             if isinstance(given, dict):
-                interface.check_states(given)
+                self._check_patterns(given, interface)
                 names = [name for name in names if given.get(name)]
             for name in sorted(names):
                 wanted = given[name] if isinstance(given, dict) else given
@@ -168,6 +178,23 @@ class Precision:
                 stored = torch.float32 if wanted == Q8 else wanted
                 parts.append(f"state.{name}={_tensors.STORAGE[stored]}")
         return parts
+
+    def _check_patterns(self, given: dict, interface: Interface) -> None:
+        """TypeError for a key of ``state_dtype`` that is no state, and no pattern of parameters'
+        names: these keep codes or float32."""
+        labels = None
+        for key, kind in given.items():
+            if key in interface.states:
+                continue
+            if labels is None:
+                labels = [name for g in self.param_groups for name in g.get("param_names", ())]
+            if not any(fnmatch.fnmatchcase(label, key) for label in labels):
+                interface.check_states({key: kind})
+            if kind not in (Q8, torch.float32):
+                raise TypeError(
+                    f"state_dtype of {key!r}, a pattern of parameters' names, is {kind!r}, "
+                    "expected 'q8' or torch.float32"
+                )
 
     # --- Changes from outside -------------------------------------------------
 

@@ -94,7 +94,8 @@ class Variants(Rules):
 
     def _key(self, member: Member) -> tuple:
         """What it depends on."""
-        layout, dtypes = member.layout, (member.param.dtype, member.landed_dtype)
+        layout = member.layout
+        dtypes = (member.param.dtype, member.landed_dtype, self._coded_beside(member))
         if layout is None:
             return member.group, member.param.shape, None, 0, None, *dtypes
         elements = None
@@ -108,7 +109,7 @@ class Variants(Rules):
         return member.group, layout.shape, part, sharded, elements, *dtypes
 
     def _query(self, key: tuple, member: Member) -> Query:
-        group, shape, part, sharded, elements, dtype, landed = key
+        group, shape, part, sharded, elements, dtype, landed, coded = key
         return Query(
             self._values[group],
             tuple(shape),
@@ -119,13 +120,15 @@ class Variants(Rules):
             _tensors.STORAGE[landed],
             self._kept.master_state(member.param),
             self._kept.rounds(dtype),
-            self._coded_beside(dtype),
+            coded,
         )
 
-    def _coded_beside(self, dtype: torch.dtype) -> tuple[str, ...]:
+    def _coded_beside(self, member: Member) -> tuple[str, ...]:
         """Those that the user does not see in another shape."""
+        if not self._kept.keeps_codes:
+            return ()
         names = [name for name in self._interface.states if name not in self._dropped]
-        return self._kept.coded(dtype, names)
+        return self._kept.coded(member.param.dtype, names, member.label)
 
     def missing(self, member: Member, found: Tensor) -> errors.TensorError:
         """What to raise where a member has no variant."""

@@ -62,6 +62,12 @@ class Part:
     sum_key = ""
     param: torch.Tensor
     local: torch.Tensor
+    name: str  # in messages
+
+    @property
+    def label(self) -> str:
+        """The parameter's own name, where it has one."""
+        return self.name.removeprefix("parameter '").removesuffix("'")
 
     @property
     def whole_shape(self) -> tuple[int, ...] | None:

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 
 from ..._describe import choose_owners
+from ..binding.codes import drop_scales
 from ..binding.groups import rules_of
 from ..binding.rules import Rules
 from ..tensors.callers import level_of_caller
@@ -296,6 +297,7 @@ class Owners:
             part.take_slots(binding.slots_of(part))
             if part.param in state:
                 state[part.param].put_quietly(part.adopt(state[part.param]))
+                drop_scales(state[part.param], [slot.name for slot in part.slots])
         for part in self.parts if not self._knows else ():
             warnings.warn(f"stepc: {describe(part)}", RuntimeWarning, stacklevel=level_of_caller())
         self._knows = True

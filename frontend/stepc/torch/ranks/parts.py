@@ -206,9 +206,10 @@ def _shares_of(optimizer, batches: list[list], cost_of: Callable[[object], float
     kept = optimizer._kept
 
     def has_codes(part) -> bool:
-        # Of no definition rules are asked that has no codes.
-        coded = kept.keeps_codes and part.local.dtype is not torch.float64
-        return coded and any(name.endswith(SCALE) for name in part.whole)
+        if not kept.keeps_codes:  # of which definition, need not be known
+            return False
+        names = [name.removesuffix(SCALE) for name in part.whole if name.endswith(SCALE)]
+        return bool(kept.coded(part.local.dtype, names, part.label))
 
     return Shares(batches, optimizer._zero, cost_of, has_codes)
 
