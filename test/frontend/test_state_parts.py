@@ -42,10 +42,11 @@ def test_a_part_whose_place_is_not_known_is_no_checkpoint():
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4, 7])
-@pytest.mark.parametrize("rows", [False, True])
-def test_cuts_fall_between_rows_and_are_near_even(world, rows):
-    """Of what has rows each tensor is cut between them; else all are one line of elements."""
-    shapes = [(32, 20), (17,), (8, 12), (0, 3), (3, 11), (50, 64)]
+@pytest.mark.parametrize("rows, codes", [(False, False), (False, True), (True, False)])
+def test_cuts_fall_between_rows_and_are_near_even(world, rows, codes):
+    """Of what has rows each tensor is cut between them; else all are one line of elements, which
+    is cut where blocks of codes begin, if there are some."""
+    shapes = [(32, 20), (17,), (8, 12), (0, 3), (3, 11), (50, 64), (40, 100), (9, 3, 5, 8)]
     inner = [
         SimpleNamespace(local=torch.zeros(shape), name=f"p{number}", is_sharded=rows)
         for number, shape in enumerate(shapes)
@@ -55,14 +56,18 @@ def test_cuts_fall_between_rows_and_are_near_even(world, rows):
         reduce_bytes=1 << 20, gather_bytes=1 << 20,
     )  # fmt: skip
     how.entry = functools.partial(ZeroSettings.entry, how)
-    found = _cuts(inner, [None] * len(inner), how, range(world))
+    found = _cuts(inner, [None] * len(inner), how, range(world), lambda part: codes)
     total = sum(math.prod(shape) for shape in shapes)
     for shape, cuts in zip(shapes, zip(*found, strict=True), strict=True):
         assert cuts[0][0] == 0 and cuts[-1][1] == math.prod(shape)
         assert all(a[1] == b[0] for a, b in zip(cuts, cuts[1:], strict=False))
         unit = math.prod(shape[1:])
+        if codes:
+            row = {20: 20, 1: 17, 12: 12, 3: 3, 11: 11, 64: 64, 100: 100, 120: 120}[unit]
+            assert all(begin == math.prod(shape) or begin % row % 64 == 0 for begin, *_ in cuts)
         if rows:
             assert all(begin % unit == 0 and end % unit == 0 for begin, end, _ in cuts)
             assert all(end - begin <= -(-shape[0] // world) * unit for begin, end, _ in cuts)
     if not rows:
-        assert all(sum(b - a for a, b, _ in own) <= -(-total // world) + 16 for own in found)
+        most = -(-total // world) + 16 + (64 if codes else 0)
+        assert all(sum(b - a for a, b, _ in own) <= most for own in found)

@@ -81,7 +81,7 @@ def _whole_shape(member: Member) -> tuple[int, ...]:
 class Variants(Rules):
     """Those of a package; ``kept`` says which are meant."""
 
-    def __init__(self, interface: Interface, options: list[Options], kept: Kept, dropped):
+    def __init__(self, interface: Interface, options: list[Options], kept: Kept, dropped=()):
         super().__init__(interface, options)
         self._kept, self._dropped = kept, dropped
 
