@@ -11,7 +11,9 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "optimizers.md").read_text()
-MODULES = ("apex", "came", "colossal", "deepspeed", "hf", "lomo", "moonlight", "muon")
+MODULES = (
+    "apex", "bitsandbytes", "came", "colossal", "deepspeed", "hf", "lomo", "moonlight", "muon",
+)  # fmt: skip
 # A definition alone, for stepc.torch.Optimizer: the paper's, and D-Adaptation.
 WITHOUT_CLASS = {"lamb", "dadapt_adam", "dadapt_sgd"}
 

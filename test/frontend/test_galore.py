@@ -160,6 +160,37 @@ def test_colossal():
     run(steps=20, kind=DistGaloreAwamW, **kwargs)
 
 
+def test_colossal_with_8_bits():
+    """Its default: averages are codes, those of a projected gradient too; a basis is float32. As
+    by names of states, and on from what was saved, to the bit; near those of 32 bits."""
+    shapes, low = [(96, 160), (160, 64), (40, 30), (16, 32, 3, 3), (5000,)], 3
+    by_name = dict.fromkeys(("exp_avg", "exp_avg_sq"), "q8")
+    kinds = [{}, {"nbits": 32, "state_dtype": by_name}, {"nbits": 32}, {"nbits": 8}]
+    begin, *lists = [make_params(shapes) for _ in range(1 + len(kinds))]
+    optimizers = [
+        DistGaloreAwamW(groups_of(ps[:low], ps[low:], rank=64), **kind)
+        for ps, kind in zip(lists, kinds, strict=True)
+    ]
+    train(optimizers[:3], lists[:3], 4)
+    lists[3] = clone_params(lists[0])
+    groups = groups_of(lists[3][:low], lists[3][low:], rank=64)
+    optimizers[3] = DistGaloreAwamW(groups, nbits=8)
+    optimizers[3].load_state_dict(copy.deepcopy(optimizers[0].state_dict()))
+    train(optimizers, lists, 6, first=4)
+    assert bits_equal(lists[0], lists[1]) and bits_equal(lists[0], lists[3])
+    for param, wide, first in zip(lists[0], lists[2], begin, strict=True):
+        way = (wide - first).norm()
+        assert (param - wide).norm() < 0.1 * way
+    coded = [
+        sorted(n for n, s in optimizers[0].state[p].items() if s.dtype is torch.uint8)
+        for p in lists[0]
+    ]
+    both = sorted(by_name)
+    assert coded == [both, both, [], both, []]
+    assert optimizers[0].state[lists[0][0]]["exp_avg"].shape == (64, 160)
+    assert optimizers[0].nbits == copy.deepcopy(optimizers[0]).nbits == 8
+
+
 def test_groups_of_their_own():
     shapes = [(8, 5), (5, 8), (6, 6), (4,)]
     ours, theirs = make_params(shapes, torch.float64), make_params(shapes, torch.float64)

@@ -80,10 +80,11 @@ def test_refused_arguments(kwargs, words):
 @pytest.mark.parametrize(
     ("kwargs", "words"),
     [
-        ({}, "nbits is 8, expected 32: there are no states of 8 bits"),
         ({"nbits": 32, "percentile_clipping": 5}, "percentile_clipping is 5, expected 100"),
-        ({"nbits": 32, "is_paged": True}, "is_paged is True, expected False"),
-        ({"nbits": 32, "args": {}}, "args is {}, expected None"),
+        ({"block_wise": False}, "block_wise is False, expected True"),
+        ({"min_8bit_size": 1}, "min_8bit_size is 1, expected 4096"),
+        ({"nbits": 32, "args": {}}, "args is {}, expected None or an object with optim_bits"),
+        ({"state_dtype": "q8"}, "state_dtype is 'q8' beside 8 bits, expected None"),
         ({"nbits": 32, "lr": -1.0}, "Invalid learning rate: -1.0"),
     ],
     ids=str,
@@ -91,3 +92,8 @@ def test_refused_arguments(kwargs, words):
 def test_refusals_of_colossals(kwargs, words):
     with pytest.raises(ValueError, match=words):
         DistGaloreAwamW(make_params([(4, 3)]), **kwargs)
+
+
+def test_bits_of_colossals():
+    with pytest.raises(NotImplementedError, match="Amount of optimizer bits not supported: 4"):
+        DistGaloreAwamW(make_params([(4, 3)]), nbits=4)

@@ -20,7 +20,7 @@ import torch
 import written_out as own
 import written_out_peers as peers
 from common import ZOO
-from stepc.torch import apex, came, colossal, deepspeed, hf, lomo, moonlight, muon
+from stepc.torch import apex, bitsandbytes, came, colossal, deepspeed, hf, lomo, moonlight, muon
 
 BETAS = ("betas",)
 SHAPES = [(5,), (3, 4), (2, 3, 4), (2, 2)]  # the last one is of zeros
@@ -146,6 +146,15 @@ ENTRIES = {
     "deepspeed.FusedLamb inside": Entry(
         deepspeed.FusedLamb, peers.deepspeed_lamb, {"lr": 0.1, "eps_inside_sqrt": True}
     ),
+    "bitsandbytes.Adam": Entry(bitsandbytes.Adam, peers.bnb_adam, L2, refused=ONE),
+    "bitsandbytes.Lion": Entry(
+        bitsandbytes.Lion, peers.bnb_lion, {"lr": 0.01, **L2}, refused=ONE
+    ),
+    "bitsandbytes.SGD": Entry(
+        bitsandbytes.SGD, peers.bnb_momentum, {"lr": 0.1, "momentum": 0.9, **L2}, ()
+    ),
+    "bitsandbytes.RMSprop": Entry(bitsandbytes.RMSprop, peers.bnb_rmsprop, L2, ()),
+    "bitsandbytes.Adagrad": Entry(bitsandbytes.Adagrad, peers.bnb_adagrad, L2, ()),
     "apex.FusedLAMB": Entry(apex.FusedLAMB, peers.apex_lamb, {"lr": 0.1}, norm=True),
     "apex.FusedLAMB coupled": Entry(
         apex.FusedLAMB, peers.apex_lamb,
@@ -392,7 +401,7 @@ def test_as_the_original(name):
 
 def classes():
     """The optimizers of stepc.torch, by the names that they have there."""
-    libraries = (apex, came, colossal, deepspeed, hf, lomo, moonlight, muon)
+    libraries = (apex, bitsandbytes, came, colossal, deepspeed, hf, lomo, moonlight, muon)
     for prefix, module in [("", stepc.torch), *((f"{m.__name__.rpartition('.')[2]}.", m)
                            for m in libraries)]:  # fmt: skip
         for name in module.__all__:
@@ -405,10 +414,13 @@ def test_every_class_and_definition_has_an_entry():
     known, definitions = {name.split()[0] for name in ENTRIES}, set()
     for name, cls in classes():
         if cls is not stepc.torch.Optimizer:
-            assert name in known, name
+            # Those of bitsandbytes that say how many bits a state has derive from one.
+            kinds = [c for c in cls.__mro__ if ".bitsandbytes." in c.__module__]
+            names = {name, *(f"bitsandbytes.{c.__name__}" for c in kinds)}
+            assert known & names, name
             definitions.add(cls._zoo_name)
     assert {path.stem for path in ZOO.glob("*.mlir")} - definitions <= known
     modules = {n for n in stepc.torch.__all__ if inspect.ismodule(getattr(stepc.torch, n))}
     assert modules == {
-        "apex", "came", "colossal", "deepspeed", "hf", "lomo", "moonlight", "muon",
+        "apex", "bitsandbytes", "came", "colossal", "deepspeed", "hf", "lomo", "moonlight", "muon",
     }  # fmt: skip

@@ -1,8 +1,8 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The optimizers of other libraries, as written_out.py has torch's: from the sources of
-DeepSpeed, ColossalAI, apex, transformers, came_pytorch, lomo_optim and dadaptation, and
-LAMB from its paper."""
+DeepSpeed, ColossalAI, apex, transformers, came_pytorch, lomo_optim, dadaptation and
+bitsandbytes, and LAMB from its paper."""
 
 import math
 
@@ -254,3 +254,50 @@ def moonlight(p, g, s, t, h):
     v = s["momentum_buffer"] = h["momentum"] * zeros(s, "momentum_buffer", g) + g
     u = orthogonalized(g + h["momentum"] * v if h["nesterov"] else v)
     return p * (1 - h["lr"] * h["wd"]) - h["lr"] * 0.2 * math.sqrt(max(p.shape)) * u
+
+
+# --- bitsandbytes -------------------------------------------------------------
+# backends/default/ops.py, _optimizer_update_32bit, without a bound of the update's norm.
+
+
+def coupled(p, g, h):
+    return g + p * h["weight_decay"] if h["weight_decay"] > 0 else g
+
+
+def bnb_adam(p, g, s, t, h):
+    """Its Adam and AdamW."""
+    m, v = moments(s, g, h["betas"])
+    beta1, beta2 = h["betas"]
+    root = math.sqrt(1 - beta2**t)
+    if h["weight_decay"] > 0:
+        p = p * (1 - h["lr"] * h["weight_decay"])
+    step_size = -h["lr"] * root / (1 - beta1**t)
+    return p + step_size * (m / (np.sqrt(v) + p.dtype.type(h["eps"] * root)))
+
+
+def bnb_lion(p, g, s, t, h):
+    beta1, beta2 = h["betas"]
+    m = zeros(s, "exp_avg", g)
+    if h["weight_decay"] > 0:
+        p = p * (1 - h["lr"] * h["weight_decay"])
+    sign = np.nan_to_num(np.sign(m * beta1 + (1 - beta1) * g), nan=0.0)
+    s["exp_avg"] = m * beta2 + (1 - beta2) * g
+    return p - h["lr"] * sign
+
+
+def bnb_momentum(p, g, s, t, h):
+    g = coupled(p, g, h)
+    s["momentum_buffer"] = g if t == 1 else s["momentum_buffer"] * h["momentum"] + g
+    return p - h["lr"] * s["momentum_buffer"]
+
+
+def bnb_rmsprop(p, g, s, t, h):
+    g, alpha = coupled(p, g, h), h["betas"][0]
+    v = s["square_avg"] = zeros(s, "square_avg", g) * alpha + (1 - alpha) * g * g
+    return p - h["lr"] * g / (np.sqrt(v) + p.dtype.type(h["eps"]))
+
+
+def bnb_adagrad(p, g, s, t, h):
+    g = coupled(p, g, h)
+    v = s["sum"] = zeros(s, "sum", g) + g * g
+    return p - h["lr"] * g / (np.sqrt(v) + p.dtype.type(h["eps"]))

@@ -5,7 +5,7 @@ one, and ``stepc.torch.LIBRARY.X`` is the X of that library; ``Optimizer`` takes
 definition. ``ClipByNorm``, ``ClipByValue``, ``DynamicLossScale``, ``EMA`` and ``SWA`` go with
 all of them."""
 
-from . import _release, apex, came, colossal, deepspeed, hf, lomo, moonlight, muon
+from . import _release, apex, bitsandbytes, came, colossal, deepspeed, hf, lomo, moonlight, muon
 from .about import info
 from .binding.codes import decode_state
 from .binding.features import EMA, SWA, ClipByNorm, ClipByValue, DynamicLossScale
@@ -76,6 +76,7 @@ __all__ = [
     "StepReport",
     "Zero",
     "apex",
+    "bitsandbytes",
     "came",
     "clip_grad_norm_",
     "colossal",

@@ -15,6 +15,7 @@ import torch
 from . import apex, came
 from .binding.features import DynamicLossScale
 from .binding.hypers import BETAS, named
+from .bitsandbytes.bits import OF_BITS, settings_of, tell_of_pages, with_bits
 from .optimizers.checks import check_betas
 from .optimizers.galore import GaLoreStep
 from .optimizers.peer import Peer, not_negative
@@ -224,17 +225,8 @@ def get_galore_param_groups(
     ]
 
 
-# What arguments of the next class have to be, and why.
-_GALORE_ONLY = {
-    "nbits": (32, "there are no states of 8 bits"),
-    "percentile_clipping": (100, "clip= clips gradients"),
-    "is_paged": (False, "states stay in memory"),
-    "args": (None, "each argument is given by its name"),
-}
-
-
 class DistGaloreAwamW(GaLoreStep, torch.optim.Optimizer):
-    """GaLore as in ``colossalai.nn.optimizer.DistGaloreAwamW`` with ``nbits=32``; definition
+    """GaLore as in ``colossalai.nn.optimizer.DistGaloreAwamW``; definition
     ``galore_adamw.mlir``, with the Adam of bitsandbytes, whose eps is corrected for bias.
 
     Groups and ``state`` are as in :class:`stepc.torch.GaLoreAdamW`. Over ranks each matrix is
@@ -248,16 +240,19 @@ class DistGaloreAwamW(GaLoreStep, torch.optim.Optimizer):
         betas: decays of the averages of the projected gradient and of its square.
         eps: added to the root of the latter.
         weight_decay: decoupled, times ``lr``, behind the update.
-        nbits: must be 32: there are no states of 8 bits.
-        min_8bit_size: not used.
+        nbits: of an element of ``exp_avg`` and of ``exp_avg_sq``, 8 or 32. With 8 they are as
+            with ``state_dtype="q8"``, where they have at least 4096 elements: of a matrix with
+            a rank they are of its projected gradient. The projection is float32.
+        min_8bit_size: must be 4096 with ``nbits=8``.
         percentile_clipping: must be 100: no gradient is clipped by those before.
-        block_wise: not used.
-        is_paged: must be False: states stay in memory.
-        args: must be None.
-        features: what every class takes, see :class:`stepc.torch.Optimizer`.
+        block_wise: must be True.
+        is_paged: makes no difference, which is said once: states stay in memory.
+        args: as for :class:`stepc.torch.bitsandbytes.Adam`.
+        features: what every class takes, see :class:`stepc.torch.Optimizer`; with ``nbits=8``
+            not ``state_dtype``.
 
-    Raises ValueError for another ``nbits``, ``percentile_clipping``, ``is_paged`` or ``args``,
-    and for values out of range.
+    Raises ValueError for another ``min_8bit_size``, ``percentile_clipping`` or ``block_wise``,
+    and for values out of range; NotImplementedError for another ``nbits``.
     """
 
     _corrected_eps = True
@@ -268,8 +263,9 @@ class DistGaloreAwamW(GaLoreStep, torch.optim.Optimizer):
         "weight_decay": not_negative("weight_decay value"),
     }
 
-    _not_keys = ("min_8bit_size", "block_wise")
-    _only = _GALORE_ONLY
+    _attributes = ("nbits", "is_paged")
+    _not_keys = ("nbits", "min_8bit_size", "is_paged", "args")
+    _only = OF_BITS
 
     def __init__(
         self,
@@ -286,7 +282,12 @@ class DistGaloreAwamW(GaLoreStep, torch.optim.Optimizer):
         args=None,
         **features,
     ) -> None:
-        self._begin(DistGaloreAwamW, locals())
+        settings = settings_of(locals(), nbits)
+        self.nbits, self.is_paged = settings["optim_bits"], bool(is_paged)
+        of_bits = with_bits(features, self.nbits, ("exp_avg", "exp_avg_sq"))
+        self._begin(DistGaloreAwamW, {**locals(), **settings, "features": of_bits})
+        if is_paged:
+            tell_of_pages(type(self).__name__)
 
 
 class DynamicGradScaler(DynamicLossScale):
