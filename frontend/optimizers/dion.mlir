@@ -22,8 +22,8 @@
 //   theta <- (1 - lr * weight_decay) * theta
 //            - lr / (1 - beta1^t) * M / (sqrt(V) / sqrt(1 - beta2^t) + epsilon)
 //
-// Q has as many columns as rank says, no more than the matrix has rows or columns; the package
-// has a fraction of these for it. The first Q follows from the seed and the tensor's number
+// Q has as many columns as rank says, no more than the matrix has rows or columns: stepc.torch
+// makes it of the package's fraction of these, for each matrix. The first Q follows from the seed and the tensor's number
 // (step.random_normal), and is the same under any sharding; theirs is torch's. Ranks that share a
 // step have one M, of the mean gradient; theirs may have one each, and exchange P and R alone.
 // A NaN stays; the package makes P and R 0 of it.

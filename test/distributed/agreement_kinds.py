@@ -103,6 +103,10 @@ KINDS = {
         lambda m: st.deepspeed.FusedLamb(spread(named(), m), bias_correction=odd(False, True)),
         "bias_correction=false",
     ),
+    "a fraction": (
+        lambda m: st.Dion(spread(named([(8, 4), (8, 3), (4, 8)]), m), rank_fraction=odd(0.25, 0.5)),
+        "rank_fraction 0.25 and rank_multiple_of 1 of group 0",
+    ),
     "a fragment": (
         lambda m: odd(ALL["AdamW, clipped"], clipped(0.5))(spread(named(), m)),
         "definition 'adamw'",

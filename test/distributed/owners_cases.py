@@ -179,7 +179,7 @@ def projected_matrices():
     compare("tp x fsdp2", grid(), MATRICES, more={"galore": {"rank": 2}, **factored})
     # Random projections are those of the tensor, wherever it is.
     compare("tp x fsdp2", grid(), MATRICES, more={"galore": {}, "kind": st.APOLLOAdamW})
-    compare("fsdp2", line(), MATRICES, more={"muon": st.Dion})
+    compare("fsdp2", line(), MATRICES, more={"muon": st.Dion, "rank_fraction": 0.4})
     more = {"galore": {"update_proj_gap": 1}, "clip": st.ClipByNorm(0.5), "master": "f32"}
     compare("fsdp2", line(), MATRICES, dtype=torch.bfloat16, more=more)
 

@@ -52,7 +52,7 @@ def dion(named, **more):
         {"params": [(n, p) for n, p in named if (n in MATRICES) == own], "algorithm": algorithm}
         for own, algorithm in ((False, "adamw"), (True, "dion"))
     ]
-    return st.Dion(groups, rank=2, lr=0.05, **more)
+    return st.Dion(groups, rank_fraction=0.3, lr=0.05, **more)
 
 
 def soap(named, **more):

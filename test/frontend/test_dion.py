@@ -9,6 +9,7 @@ import math
 import pytest
 import torch
 from common import Written, bits_equal, clone_params, make_params, set_grads, train
+from stepc.errors import TensorError
 from stepc.torch import Dion
 
 # Tall, wide, square; a row, a column, an element.
@@ -148,6 +149,69 @@ def test_first_bases_are_of_the_parameter_and_the_seed():
     assert not any(bits_equal(a, b) for a, b in zip(first, bases(projection_seed=1.0), strict=True))
 
 
+FRACTIONS = [
+    # In floats 0.14 * 50 is more than 7, which the package rounds up.
+    (0.14, 1, [(50, 60), (7, 9), (12, 5), (1, 1)], [8, 1, 1, 1]),
+    (0.25, 1, [(12, 7), (40, 33), (8, 8)], [2, 9, 2]),
+    (0.3, 8, [(12, 7), (33, 65), (20, 20)], [7, 16, 8]),
+    (1.0, 4, [(6, 5), (9, 9)], [5, 9]),
+]
+
+
+@pytest.mark.parametrize(("fraction", "multiple", "shapes", "ranks"), FRACTIONS)
+def test_a_rank_that_is_a_fraction(fraction, multiple, shapes, ranks):
+    """Of one group each matrix has its own: as groups of each alone with that rank, to the bit."""
+    ours, theirs = make_params([*shapes, (5,)]), make_params([*shapes, (5,)])
+    groups = [{"params": [p], "rank": rank} for p, rank in zip(theirs, ranks, strict=False)]
+    lion = {"algorithm": "lion"}
+    more = {"rank_fraction": fraction, "rank_multiple_of": multiple}
+    optimizer = Dion([{"params": ours[:-1]}, {"params": ours[-1:], **lion}], **more)
+    alone = Dion([*groups, {"params": theirs[-1:], **lion}])
+    for step in range(4):
+        set_grads(ours, theirs, seed=step)
+        if step == 2:  # which all of the plan's groups are to get
+            for group in (*optimizer.param_groups, *alone.param_groups):
+                group["lr"] = 0.07
+        if step == 0:  # without the first matrix, which is bound later
+            ours[0].grad = theirs[0].grad = None
+        optimizer.step()
+        alone.step()
+    for p, q in zip(ours, theirs, strict=True):
+        assert bits_equal([p], [q])
+        assert bits_equal(optimizer.state[p].values(), alone.state[q].values())
+    found = [optimizer.state[p]["Q"].shape[1] for p in ours[:-1]]
+    least = [min(shape) for shape in shapes]
+    expected = [min(multiple * math.ceil(fraction * m / multiple), m) for m in least]
+    assert found == expected == ranks
+
+
+def test_a_group_has_a_rank_or_a_fraction():
+    """Its own stands for what the constructor says of the other."""
+    params = make_params([(8, 6), (8, 6), (8, 6), (8, 6)])
+    optimizer = Dion([params[0]], rank_fraction=0.5)
+    optimizer.add_param_group({"params": [params[1]], "rank": 4})
+    other = Dion([params[2]], rank=4)
+    other.add_param_group({"params": [params[3]], "rank_fraction": 0.5})
+    set_grads(params)
+    for one in (optimizer, other):
+        one.precompile()
+        one.step()
+    states = [*optimizer.state.values(), *other.state.values()]
+    assert [own["Q"].shape[1] for own in states] == [3, 4, 4, 3]
+    saved = optimizer.state_dict()
+    for group in saved["param_groups"][1:]:  # as of before there were fractions
+        del group["rank_fraction"], group["rank_multiple_of"]
+    again = Dion([params[0]], rank_fraction=0.5)
+    again.add_param_group({"params": [params[1]], "rank": 4})
+    again.load_state_dict(saved)
+    again.step()
+    optimizer.param_groups[0]["rank_fraction"] = 1.0
+    with pytest.raises(TensorError, match=r"state 'Q' of parameter 0 of group 0 has shape"):
+        optimizer.step()
+    optimizer.param_groups[0]["rank_fraction"] = 0.5
+    optimizer.step()
+
+
 def test_goes_on_from_a_checkpoint():
     shapes = [(12, 7), (7, 12), (5,)]
     ours = make_params(shapes, torch.float32)
@@ -171,6 +235,13 @@ REFUSED = [
     ({"weight_decay": -1.0}, "Invalid weight_decay value: -1.0"),
     ({"rank": 0}, "rank is 0, expected a whole number from 1 on"),
     ({"rank": 0.25}, "rank is 0.25, expected a whole number from 1 on"),
+    ({"rank_fraction": 0.0}, "Invalid rank fraction: 0.0"),
+    ({"rank_fraction": 1.5}, "Invalid rank fraction: 1.5"),
+    ({"rank_fraction": math.nan}, "Invalid rank fraction: nan"),
+    ({"rank_multiple_of": 0}, "Invalid rank multiple of: 0"),
+    ({"rank_multiple_of": 1.5}, "rank_multiple_of is 1.5, expected a whole number from 1 on"),
+    ({"rank": 2, "rank_fraction": 0.5}, "rank is 2, with rank_fraction 0.5 and rank_multiple_of "
+     "1: a group has the one or the others"),
 ]  # fmt: skip
 
 
@@ -192,4 +263,8 @@ def test_refused_groups():
     optimizer = Dion([matrix])
     with pytest.raises(ValueError, match="^Unknown algorithm: sgd$"):
         optimizer.add_param_group({"params": [vector], "algorithm": "sgd"})
+    group = {"params": [vector], "rank": 2}
+    with pytest.raises(ValueError, match="expected a matrix"):
+        optimizer.add_param_group(group)
+    assert group == {"params": [vector], "rank": 2}
     assert len(optimizer.param_groups) == 1

@@ -41,6 +41,7 @@ from .in_parts import InParts
 from .precision import MASTERS, SEED, Remainders
 from .preparation import Preparation
 from .rules import Variants
+from .subgroups import Subgroups
 
 
 class Binding(InParts):
@@ -79,7 +80,13 @@ class Binding(InParts):
             self._state,
             interface,
             package.manifest,
-            Variants(own, resolved, optimizer._kept, optimizer._dropped_dims),
+            Variants(
+                own,
+                resolved,
+                optimizer._kept,
+                [bound.of_shape for bound in self._groups],
+                optimizer._dropped_dims,
+            ),
             optimizer._dropped_dims,
             sum(len(group["params"]) for group in groups),
             previous._exact_count if previous else None,
@@ -107,6 +114,7 @@ class Binding(InParts):
             self.plan.share_sums()
         for bound in self._groups:
             self.plan.add_group(bound.options, bound.hypers + self._seed)
+        self._subgroups = Subgroups(self.plan, self._groups, self._seed, optimizer)
         self._set_scalars(optimizer._initial_scalars(interface))
         self._walk = _walk.walk(tuple(bound.params for bound in self._groups), self.plan)
         self._ids: dict[int, int] = {}  # index of a parameter to its id
@@ -196,6 +204,7 @@ class Binding(InParts):
             if hypers != bound.hypers:
                 try:
                     self.plan.set_hypers(number, hypers + self._seed)
+                    self._subgroups.set_hypers(number, hypers + self._seed)
                 except errors.NeedsBindError:
                     return False
                 bound.hypers = hypers
@@ -362,6 +371,7 @@ class Binding(InParts):
 
     def _bind(self, members: list[Member]) -> None:
         """By one call."""
+        self._subgroups.place(members)
         array, keep = runtime_bindings(members, self._mesh.mesh if self._mesh else None)
         try:
             ids = self.plan.bind(array)

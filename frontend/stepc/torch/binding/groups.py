@@ -18,7 +18,7 @@ from ..tensors.members import Member, ObstacleError, trainable_members
 from ..tensors.patterns import KEY as VIEW
 from .flags import compiler_flags
 from .hypers import HyperReader
-from .rules import Rules, variant_specs
+from .rules import OfShape, Rules, variant_specs
 from .state_map import StateMap
 
 
@@ -31,6 +31,7 @@ class BoundGroup:
     settings: tuple
     options: Options
     hypers: tuple[float, ...]
+    of_shape: OfShape | None = None  # options that follow from a tensor's whole shape
 
 
 def owned_state(optimizer) -> StateMap:
@@ -57,7 +58,8 @@ def bound_groups(optimizer, interface: Interface, reader: HyperReader) -> list[B
         options = {**optimizer._read_options(group), **shared}
         hypers = reader.read(optimizer, number, group)
         settings = settings_of(optimizer, group)
-        bound.append(BoundGroup(group, group["params"], settings, options, hypers))
+        of_shape = optimizer._options_of_shape(group)
+        bound.append(BoundGroup(group, group["params"], settings, options, hypers, of_shape))
     return bound
 
 
@@ -67,7 +69,8 @@ def rules_of(optimizer) -> Rules:
     groups = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
     options = [interface.resolve(g.options, g.hypers) for g in groups]
     names = [name for name in interface.states if name not in optimizer._dropped_dims]
-    return Rules(interface, options, optimizer._kept.coded(torch.float32, names))
+    coded = optimizer._kept.coded(torch.float32, names)
+    return Rules(interface, options, [g.of_shape for g in groups], coded)
 
 
 def get_package(

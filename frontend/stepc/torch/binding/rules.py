@@ -5,7 +5,7 @@ says, asked once for tensors that are alike."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import torch
@@ -20,17 +20,26 @@ from . import features as _features
 from .precision import Kept
 
 Indices = list[Sequence[int]]  # of each dim, those that a part has
+OfShape = Callable[[Sequence[int]], Options]  # integer options of a tensor, by its whole shape
 
 
 class Rules:
     """What tensors of each group get, remembered.
 
-    ``options``: the value of every option, derived ones too, of each group; ``coded``: the
-    states that are kept as codes.
+    ``options``: the value of every option, derived ones too, of each group. ``of_shape``: for
+    each group what gives those that follow from a tensor's shape, or None. ``coded``: the states
+    that are kept as codes.
     """
 
-    def __init__(self, interface: Interface, options: list[Options], coded: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        interface: Interface,
+        options: list[Options],
+        of_shape: Sequence[OfShape | None] = (),
+        coded: tuple[str, ...] = (),
+    ):
         self._interface, self._options, self._coded = interface, options, coded
+        self._of_shape = of_shape or [None] * len(options)
         self._values = [interface.in_order(of_group) for of_group in options]
         self._found: dict[tuple, Tensor] = {}
 
@@ -38,19 +47,26 @@ class Rules:
         """The value of every option in the group."""
         return self._options[group]
 
+    def _values_of(self, group: int, shape: Sequence[int]) -> tuple[int, ...]:
+        """The value of every option for a tensor of this whole shape."""
+        of_shape = self._of_shape[group]
+        if of_shape is None:
+            return self._values[group]
+        return self._interface.in_order({**self._options[group], **of_shape(shape)})
+
     def find(self, group: int, shape: Sequence[int], layout: Layout | None = None) -> Tensor:
         """Of a whole tensor, of which ranks may share dims as the layout says."""
         sharded = layout.sharded if layout else 0
         key = (group, tuple(shape), sharded)
         if key not in self._found:
-            query = Query(self._values[group], key[1], sharded=sharded, coded=self._coded)
-            self._ask({key: query})
+            values = self._values_of(group, key[1])
+            self._ask({key: Query(values, key[1], sharded=sharded, coded=self._coded)})
         return self._found[key]
 
     def require(self, members: Sequence[Member]) -> None:
         """TensorError where no rule takes one of them."""
         alike = {(member.group, _whole_shape(member)): member for member in members}
-        queries = [Query(self._values[group], shape) for group, shape in alike]
+        queries = [Query(self._values_of(group, shape), shape) for group, shape in alike]
         rules = self._interface.rules_of(queries)
         for member, rule in zip(alike.values(), rules, strict=True):
             if rule is None:
@@ -81,8 +97,15 @@ def _whole_shape(member: Member) -> tuple[int, ...]:
 class Variants(Rules):
     """Those of a package; ``kept`` says which are meant."""
 
-    def __init__(self, interface: Interface, options: list[Options], kept: Kept, dropped=()):
-        super().__init__(interface, options)
+    def __init__(
+        self,
+        interface: Interface,
+        options: list[Options],
+        kept: Kept,
+        of_shape: Sequence[OfShape | None] = (),
+        dropped: Collection[str] = (),
+    ):
+        super().__init__(interface, options, of_shape)
         self._kept, self._dropped = kept, dropped
 
     def of(self, members: Sequence[Member]) -> list[Tensor]:
@@ -111,7 +134,7 @@ class Variants(Rules):
     def _query(self, key: tuple, member: Member) -> Query:
         group, shape, part, sharded, elements, dtype, landed, coded = key
         return Query(
-            self._values[group],
+            self._values_of(group, shape),
             tuple(shape),
             part,
             sharded,

@@ -191,6 +191,11 @@ class DistributedBinding(InParts, InPasses):
             Item(f"{describe_options(group.options) or 'no options'} of group {number}")
             for number, group in enumerate(groups)
         ]
+        items += [
+            Item(f"{optimizer._words_of_shape(group)} of group {number}")
+            for number, group in enumerate(optimizer.param_groups)
+            if optimizer._options_of_shape(group) is not None
+        ]
         views = [(number, view) for number, (*_, view) in enumerate(self._groups) if view]
         items += [Item(f"view {view!r} of group {number}") for number, view in views]
         spoken: set[str] = set()

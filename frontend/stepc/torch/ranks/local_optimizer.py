@@ -48,6 +48,10 @@ class LocalOptimizer:
             member.elements = part.begin, part.end
             member.elsewhere = part.is_owned and not part.owns
 
+    def _whole_shape(self, param: torch.Tensor) -> tuple[int, ...]:
+        layout = self._parts[id(param)].layout
+        return tuple(param.shape) if layout is None else layout.shape
+
     def _is_trained(self, param: torch.Tensor) -> bool:
         """What was cut together is bound together, also when it is frozen later. What torch's own
         step has taken is bound when it has a gradient that it need not take."""

@@ -19,6 +19,7 @@ from ..binding.binding import Binding
 from ..binding.flags import check_flags
 from ..binding.groups import precompile
 from ..binding.precision import Precision
+from ..binding.rules import OfShape
 from ..binding.state_map import StateMap
 from ..ranks import arguments as _on_ranks
 from ..ranks.arguments import OnRanks, said_of_tensors
@@ -196,6 +197,19 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
     def _read_settings(self, group: dict) -> tuple:
         """All in the group that compiled code depends on, but for the floats."""
         return tuple(self._read_options(group).values())
+
+    def _options_of_shape(self, group: dict) -> OfShape | None:
+        """What gives the integer options that follow from a tensor's whole shape, with nothing
+        of the optimizer; None where none do."""
+        return None
+
+    def _words_of_shape(self, group: dict) -> str:
+        """What they follow from, which ranks are to have alike."""
+        return ""
+
+    def _whole_shape(self, param: torch.Tensor) -> tuple[int, ...]:
+        """Of the tensor of which a bound parameter may be a rank's part."""
+        return tuple(param.shape)
 
     def _check_shapes(self, group: dict) -> None:
         """Raises ValueError for what the class does not step, by its shape or by that which the

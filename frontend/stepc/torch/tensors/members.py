@@ -59,6 +59,7 @@ class Member:
     elements: tuple[int, int] = (0, 0)  # which these are, [begin, end) in row-major order
     elsewhere: bool = False  # whether another rank steps all of it, and has the states
     gets: Tensor | None = None  # which rule, variant and states
+    plan_group: int | None = None  # which of the plan, where that is not the optimizer's
 
     @property
     def own(self) -> torch.Tensor:
@@ -190,7 +191,7 @@ def runtime_bindings(members: list[Member], mesh: Mesh | None = None) -> tuple[c
     at, flags = ctypes.addressof(pointers), ctypes.addressof(created)
     for i, (member, binding) in enumerate(zip(members, array, strict=True)):
         binding.name = member.label.encode()
-        binding.group = member.group
+        binding.group = member.group if member.plan_group is None else member.plan_group
         binding.param = base + i * size
         binding.grad = base + (len(members) + i) * size
         if member.grad is None:
