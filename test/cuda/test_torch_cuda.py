@@ -61,11 +61,12 @@ def test_bfloat16(cuda, keywords):
 
 def test_views(cuda):
     def make(params):
-        views = "o i h w -> o (i h w)", "(3 n) m -> 3 n m"
+        parts = "(3 n + n + n) m -> (3 n) m + n m + n m"
+        views = "o i h w -> o (i h w)", "(3 n) m -> 3 n m", parts
         groups = [{"params": [p], "view": v} for p, v in zip(params, views, strict=True)]
         return KINDS["adamw"](groups)
 
-    pair = Pair(cuda, make, shapes=[(6, 3, 2, 2), (12, 5)])
+    pair = Pair(cuda, make, shapes=[(6, 3, 2, 2), (12, 5), (20, 5)])
     for step in range(3):
         pair.step(step, {1} if step == 1 else ())
         pair.check()

@@ -89,6 +89,34 @@ def viewed_factors(named, **more):
     return st.hf.Adafactor(groups, lr=0.01, relative_step=False, scale_parameter=False, **more)
 
 
+# Each stepped as several tensors: of several sizes, or where rules take one matrix.
+BLOCKS = {
+    "gate": ((5, 4), None),
+    "experts": ((3, 4, 6), "e n m -> e n m"),
+    "grouped": ((20, 7), "(3 n + n + n) m -> (3 n) m + n m + n m"),
+    "qkv": ((18, 7), "(3 n) m -> 3 n m"),
+}
+
+
+def blocks(named, kind=st.SOAP, settings=None, **more):
+    groups = [{"params": [(n, p)], "view": BLOCKS[n][1]} for n, p in named]
+    return kind(groups, lr=0.05, **(settings or {"precondition_frequency": 2}), **more)
+
+
+def blocks_of_elements(named, **more):
+    """By rules of elements, whose parameters of one part are cut."""
+    return blocks(named, st.AdamW, {"eps": 1e-6}, **more)
+
+
+def blocks_of_a_file(named, **more):
+    groups = [{"params": [(n, p)], "view": BLOCKS[n][1]} for n, p in named]
+    return st.Optimizer(groups, DEFINITION, lr=0.05, **more)
+
+
+def blocks_of_fractions(named, **more):
+    return blocks(named, st.Dion, {"rank_fraction": 0.4}, **more)
+
+
 def moonlight(named, **more):
     matrices = [(n, p) for n, p in named if n in MATRICES]
     others = [(n, p) for n, p in named if n not in MATRICES]
@@ -116,6 +144,10 @@ OTHERS = {
     "moonlight": (moonlight, SHAPES),
     "viewed": (viewed, {name: shape for name, (shape, _) in VIEWED.items()}),
     "viewed factors": (viewed_factors, {name: shape for name, (shape, _) in VIEWED.items()}),
+    "blocks": (blocks, {name: shape for name, (shape, _) in BLOCKS.items()}),
+    "blocks of elements": (blocks_of_elements, {n: shape for n, (shape, _) in BLOCKS.items()}),
+    "blocks of a file": (blocks_of_a_file, {n: shape for n, (shape, _) in BLOCKS.items()}),
+    "blocks of fractions": (blocks_of_fractions, {n: shape for n, (shape, _) in BLOCKS.items()}),
 }
 
 
@@ -230,6 +262,24 @@ def views():
     opt, _ = shared("viewed", 1, "local")
     saved_in_parts(opt)
     assert "view 'o i h w -> o (i h w)'" in opt.describe_layouts(), opt.describe_layouts()
+
+
+@case
+def views_of_several_tensors():
+    """All of a parameter's are one rank's. As with other views; and some without a gradient."""
+    for kind, (stage, mode) in zip(("blocks", "blocks of elements"), WAYS[1:], strict=True):
+        compare(kind, stage, mode, fused=True, zero={"bucket_bytes": 300})
+        compare(kind, stage, mode, zero={"flatten_parameters": True})
+        compare(kind, stage, mode, dtype=torch.bfloat16, master="f32")
+        compare(kind, stage, mode, absent={"grouped"}, average=st.EMA(0.5))
+        compare(kind, stage, mode, fused=True, clip=st.ClipByNorm(0.5), reproducible=True)
+        goes_on(kind, stage, mode)
+    opt, named = shared("blocks", 1, "local")
+    saved_in_parts(opt)
+    words = opt.describe_layouts()
+    assert "of that over zero, as it is stepped as several tensors" in words, words
+    assert set(owners_of(opt, named)) == set(BLOCKS), owners_of(opt, named)
+    assert len(set(owners_of(opt, named).values())) > 2
 
 
 @case

@@ -99,8 +99,10 @@ def test_what_sees_no_matrix():
         optimizer.add_param_group({"params": [kernel]})
     with pytest.raises(ValueError, match=r"has shape \(4, 3, 2, 2\), expected a matrix"):
         st.NorMuon([kernel])
-    with pytest.raises(ValueError, match=r"has shape \(2, 2, 6\), expected a matrix"):
-        st.Dion([{"params": [matrix], "view": "(2 n) m -> 2 n m"}])
+    with pytest.raises(ValueError, match=r"has shape \(24,\), expected a matrix"):
+        st.Dion([{"params": [matrix], "view": "n m -> (n m)"}])
+    with pytest.raises(ValueError, match=r"has shape \(4, 3, 2, 2\), expected a matrix"):
+        st.Dion([kernel])
     with pytest.raises(ValueError, match=r"has shape \(24,\), expected a matrix"):
         st.NorMuon([{"params": [matrix], "view": "n m -> (n m)"}])
     st.Muon([{"params": [vector], "view": "n -> 1 n"}])

@@ -304,11 +304,12 @@ class Binding(InParts):
         ``optimizer.state``, loaded ones say, are not yet those that the plan writes."""
         return {id(member.param) for member in self._pending}
 
-    def slots_of(self, part) -> list:
-        """The states that the plan has beside an :class:`~stepc.torch.ranks.owned_part.OwnedPart`,
-        on every rank, whether it owns it or not."""
-        member = Member(0, part.group, part.name, part.name, part.local.detach(), None)
-        member.layout = part.layout
+    def slots_of(self, part, tensor: torch.Tensor, layout) -> list:
+        """The states that the plan has beside a tensor of an
+        :class:`~stepc.torch.ranks.owned_part.OwnedPart`, on every rank, whether it owns it or
+        not."""
+        member = Member(0, part.group, part.name, part.name, tensor.detach(), None)
+        member.layout = layout
         return self._preparation.slots(member)
 
     def shown_states(self, param: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -25,7 +25,8 @@ _ALIGNMENT = 64  # bytes, of each tensor in a block
 class Request:
     """A state that a parameter needs, with the value of ``source`` or ``init``.
 
-    ``shape`` None: like the parameter in shape and memory order; else dense.
+    ``shape`` None: like the parameter in shape and memory order; else dense. Those of one name
+    and one ``joint`` lie one behind the other, in the order of the requests.
     """
 
     param: torch.Tensor
@@ -34,9 +35,12 @@ class Request:
     init: float
     source: torch.Tensor | None = None
     shape: tuple[int, ...] | None = None
+    joint: int | None = None
     is_small: bool = False
 
     def __post_init__(self):
+        if self.joint is not None:
+            return
         if self.shape is None:
             self.is_small = is_small(self.param)
         else:
@@ -67,13 +71,18 @@ def allocate(requests: list[Request]) -> list[torch.Tensor]:
     device."""
     tensors: list[torch.Tensor | None] = [None] * len(requests)
     blocks = defaultdict(list)
+    joints = defaultdict(list)
     for i, request in enumerate(requests):
-        if request.is_small and math.prod(request.layout()[0]):  # of nothing no part is taken
+        if request.joint is not None:
+            joints[request.joint, request.name].append(i)
+        elif request.is_small and math.prod(request.layout()[0]):  # of nothing no part is taken
             blocks[request.name, request.dtype].append(i)
         else:
             tensors[i] = request.make()
     for (_, dtype), members in blocks.items():
         _carve(requests, members, dtype, tensors)
+    for members in joints.values():
+        _join(requests, members, tensors)
     for request, tensor in zip(requests, tensors, strict=True):
         if request.source is not None:
             tensor.copy_(request.source)
@@ -116,6 +125,16 @@ def _carve(requests, members: list[int], dtype: torch.dtype, tensors: list) -> N
         if inits:  # they differ
             tensors[i].fill_(requests[i].init)
         offset += size
+
+
+def _join(requests, members: list[int], tensors: list) -> None:
+    """Fills the places ``members`` of ``tensors`` with all of one memory."""
+    layouts = [requests[i].layout() for i in members]
+    sizes = [math.prod(shape) for shape, _ in layouts]
+    first = requests[members[0]]
+    line = torch.empty(sum(sizes), dtype=first.dtype, device=first.param.device)
+    for i, part, (shape, _) in zip(members, line.split(sizes), layouts, strict=True):
+        tensors[i] = part.view(shape)
 
 
 def _alone(view: torch.Tensor) -> torch.Tensor:

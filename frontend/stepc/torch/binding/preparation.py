@@ -167,7 +167,7 @@ class Preparation:
                     continue
             elif name in self._of_params and shape is None:
                 given = member.own.detach()
-            request = _states.Request(member.own, name, dtype, one.init, given, shape)
+            request = _states.Request(member.own, name, dtype, one.init, given, shape, member.joint)
             missing.append((slot, request))
         return missing
 

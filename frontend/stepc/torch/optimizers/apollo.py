@@ -26,7 +26,7 @@ def _check_low_rank(group: dict) -> None:
         raise ValueError("proj_type is 'full', expected a projection of one side")
     if group["scale_type"] == "tensor":
         return
-    for words, shape in shapes_of(group):
+    for words, shape in shapes_of(group, one_by_one=True):
         tall = shape[0] >= shape[1]
         if (SIDES[kind].tall_right if tall else SIDES[kind].wide_right) != tall:
             raise ValueError(
@@ -61,7 +61,8 @@ class APOLLOAdamW(LowRankGroups, Peer, torch.optim.Optimizer):
     [1, 1]): float32, or float64 beside float64 parameters. So checkpoints hold no objects, and
     training goes on to the bit in the middle of a gap. Random numbers follow from
     ``projection_seed``, the number of the parameter among those of the optimizer, and the step,
-    and from nothing else: not from torch's generator, nor from ranks or devices.
+    and from nothing else: not from torch's generator, nor from ranks or devices. Of several
+    matrices in one parameter, by a group's ``view``, each counts as a parameter.
 
     Args:
         params: parameters, named parameters, or dicts of parameter groups.

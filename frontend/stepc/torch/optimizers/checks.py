@@ -15,7 +15,7 @@ from ..._log import log
 from ..tensors.callers import level_of_caller
 from ..tensors.members import named_in
 from ..tensors.patterns import KEY as VIEW
-from ..tensors.patterns import seen_shape
+from ..tensors.patterns import seen_shapes
 
 MAX_DIMS = 65  # more than a tensor has
 
@@ -91,16 +91,26 @@ def params_of(group: dict) -> Iterator[tuple[str, Tensor]]:
             yield f"parameter {name!r}", param
 
 
-def shapes_of(group: dict) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The same with the shape that a rule sees, as the group's ``view`` says; ValueError."""
+def shapes_of(group: dict, *, one_by_one: bool = False) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The same with the shapes that rules see, as the group's ``view`` says, each once; ValueError.
+    ``one_by_one``: rules take one matrix, and where a view has more dims they see its last two."""
+    dims = 2 if one_by_one and group.get(VIEW) is not None else MAX_DIMS
     for words, param in params_of(group):
-        yield words, seen_shape(group, param, words)
+        for shape in dict.fromkeys(s[-dims:] for s in seen_shapes(group, param, words)):
+            yield words, shape
 
 
-def check_dims(group: dict, allowed: range, expected: str) -> None:
+def least_extents(group: dict, param: Tensor) -> tuple[int, ...]:
+    """Of the matrices that a parameter of the group is to rules that take one, or of what else it
+    is, the least extent of each dim: where that has no state of its own, none has."""
+    shapes = [shape for _, shape in shapes_of({**group, "params": [param]}, one_by_one=True)]
+    return tuple(map(min, zip(*shapes, strict=False)))
+
+
+def check_dims(group: dict, allowed: range, expected: str, *, one_by_one: bool = False) -> None:
     """ValueError for a parameter of the group of which a rule sees another number of dims."""
     list_params(group)
-    for words, shape in shapes_of(group):
+    for words, shape in shapes_of(group, one_by_one=one_by_one):
         if len(shape) not in allowed:
             raise ValueError(f"{words} has shape {shape}, expected {expected}")
 
@@ -119,7 +129,7 @@ def tell_of_fallbacks(
     are logged. ``why`` and ``how`` stand before and behind the names."""
     told = [
         f"{words.removeprefix('parameter ')} {shape}"
-        for words, shape in shapes_of({**group, "params": named_in(group)})
+        for words, shape in shapes_of({**group, "params": named_in(group)}, one_by_one=True)
         if math.prod(shape) > 1 and falls_back(shape)
     ]
     if not told:

@@ -72,7 +72,7 @@ def _choose_one(given: dict) -> None:
 
 def _check_matrices(group: dict) -> None:
     """ValueError for what is no matrix."""
-    for words, shape in shapes_of(group):
+    for words, shape in shapes_of(group, one_by_one=True):
         if len(shape) != 2:
             raise ValueError(
                 f"{words} has shape {shape}, expected a matrix: give others to a "
@@ -102,7 +102,8 @@ class Dion(Peer, torch.optim.Optimizer):
     Q is random; it follows from ``projection_seed`` and the number of the parameter among those
     of the optimizer, and from nothing else. A matrix that ranks have parts of is stepped whole
     by one of them (docs/distributed.md); gradients are the mean over ranks, as for every
-    optimizer. CUDA devices are refused.
+    optimizer. CUDA devices are refused. By a group's ``view`` a parameter may be several
+    matrices: experts of ``[E, m, n]`` have ``Q`` of ``[E, n, rank]``.
 
     Args:
         params: parameters, named parameters, or dicts of parameter groups.
@@ -164,6 +165,9 @@ class Dion(Peer, torch.optim.Optimizer):
                 _check_settings(group)
                 self._check_shapes(group)
             super().add_param_group(param_group)
+
+    def _steps_one_by_one(self, group: dict) -> bool:
+        return group["algorithm"] == "dion"
 
     def _check_shapes(self, group: dict) -> None:
         if group["algorithm"] == "dion":

@@ -49,7 +49,7 @@ def check_low_rank(group: dict) -> None:
         raise ValueError(f"dim is {group['dim']}, expected 2: only matrices are projected")
     if group.get("proj_quant", False):
         raise ValueError("proj_quant is True, expected False: projections are not quantized")
-    for words, shape in shapes_of(group):
+    for words, shape in shapes_of(group, one_by_one=True):
         if len(shape) != 2:
             raise ValueError(
                 f"{words} of a group with rank {group['rank']} has shape "
@@ -85,6 +85,9 @@ class LowRankGroups:
                 for name, value in self._low_rank_defaults.items():
                     param_group.setdefault(name, value)
             super().add_param_group(param_group)
+
+    def _steps_one_by_one(self, group: dict) -> bool:
+        return "rank" in group
 
     def _check_shapes(self, group: dict) -> None:
         if "rank" in group:
@@ -141,7 +144,9 @@ class GaLoreAdamW(GaLoreStep, torch.optim.Optimizer):
     ``projection`` (with "full" ``projection_right`` too): float32, or float64 beside float64
     parameters. So checkpoints hold no objects, and training goes on to the bit in the middle
     of a gap. The sign of a singular vector is that with which its largest component is
-    positive. On CUDA devices groups with a rank are refused.
+    positive. By a group's ``view`` a parameter may be several matrices, each with a projection:
+    experts of ``[E, m, n]`` have ``projection`` of ``[E, n, rank]``. On CUDA devices groups with
+    a rank are refused.
 
     Args:
         params: parameters, named parameters, or dicts of parameter groups.

@@ -11,7 +11,7 @@ import torch
 from ..binding.hypers import Part
 from ..step.compiled import CompiledStep
 from ..tensors.members import named_in
-from ..tensors.patterns import seen_shape, view_of
+from ..tensors.patterns import seen_shapes, view_of
 from .checks import list_params, params_of
 from .factors import Factors
 
@@ -30,14 +30,15 @@ def _check_matrices(group: dict, *, vectors: bool = False) -> None:
     """ValueError, in torch's words, for a parameter of the group that is no matrix; by a view it
     may be several. ``vectors``: without one it may be less, which torch refuses elsewhere."""
     for words, param in params_of(group):
-        shape, view = seen_shape(group, param, words), view_of(group)
-        few = len(shape) < 2 and not (vectors and view is None)
-        if few or (len(shape) > 2 and view is None):
-            seen = f", as {view} has {words} of shape {tuple(param.shape)}"
-            raise ValueError(
-                "Muon only supports 2D parameters whereas we found a parameter with size: "
-                f"{torch.Size(shape)}{'' if view is None else seen}"
-            )
+        for shape in seen_shapes(group, param, words):
+            view = view_of(group)
+            few = len(shape) < 2 and not (vectors and view is None)
+            if few or (len(shape) > 2 and view is None):
+                seen = f", as {view} has {words} of shape {tuple(param.shape)}"
+                raise ValueError(
+                    "Muon only supports 2D parameters whereas we found a parameter with size: "
+                    f"{torch.Size(shape)}{'' if view is None else seen}"
+                )
 
 
 class _OfMatrices(torch.optim.Muon):

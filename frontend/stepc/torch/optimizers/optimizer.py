@@ -16,12 +16,15 @@ from ...definition import Definition
 from ...interface import Interface, Options
 from ..binding.features import KEYWORDS, Features, hyper_names
 from ..binding.flags import check_package
+from ..binding.groups import rules_of
 from ..binding.precision import MASTERS
 from ..ranks import arguments as _on_ranks
 from ..step.backward_checks import in_two_passes
 from ..step.compiled import CompiledStep
 from ..step.saving import SCALARS
 from ..tensors.patterns import KEY as VIEW
+from ..tensors.patterns import view_of
+from .checks import shapes_of
 
 # Keys of a group that are no values of the definition: torch's, its schedulers',
 # a name for the user, and what rules see in place of a parameter's shape.
@@ -34,7 +37,8 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
     Each hyper-parameter and option of the definition is a key of the param
     groups, by its own name; hyper-parameters may change at any step. A group's key
     ``view`` says in which shape rules see its parameters, as
-    ``"o i h w -> o (i h w)"``. ``state``
+    ``"o i h w -> o (i h w)"``; with more dims than two each matrix is stepped by itself where
+    it gets a rule of whole matrices that has two. ``state``
     has ``step`` and the states of the definition, in the definition's names:
     float32, or float64 beside float64 parameters, in the shape of the parameter,
     or with dims of 1 where the definition has them.
@@ -198,6 +202,17 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
 
     def _read_hypers(self, group: dict) -> tuple[float, ...]:
         return tuple([float(group[name]) for name, _ in self._interface.hypers])
+
+    def _steps_one_by_one(self, group: dict) -> bool:
+        """Whether a matrix of the group gets a rule of whole matrices that has two dims."""
+        if view_of(group) is None:
+            return False
+        rules = rules_of(self)
+        number = next(n for n, own in enumerate(self.param_groups) if own is group)
+        shapes = {shape[-2:] for _, shape in shapes_of(group) if len(shape) > 2}
+        found = (rules.find(number, shape).rule for shape in shapes)
+        return any(rule is not None and rule.needs_matrices and len(rule.dims) == 2
+                   for rule in found)  # fmt: skip
 
     def _read_options(self, group: dict) -> Options:
         return {name: type(default)(group[name]) for name, default in self._interface.options}

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import torch
 
 from ..binding.hypers import BETAS, named
-from ..tensors.patterns import seen_shape
-from .checks import check_dims, check_one, check_whole, params_of, tell_of_fallbacks
+from .checks import check_dims, check_one, check_whole, least_extents, params_of, tell_of_fallbacks
 from .peer import Peer
 
 __all__ = ["Shampoo"]
@@ -183,8 +182,9 @@ class Shampoo(Peer, torch.optim.Optimizer):
     scalars and matrices without a factor are stepped by the grafting method alone. One warning
     for each group that is added names them. Small dims are not merged into one.
 
-    A matrix that ranks have parts of is stepped whole by one of them (docs/distributed.md).
-    CUDA devices are refused.
+    By a group's ``view`` a parameter may be several matrices, each with factors of its own:
+    experts, or blocks of rows, ``"(4 n) m -> 4 n m"``. A matrix that ranks have parts of is
+    stepped whole by one of them (docs/distributed.md). CUDA devices are refused.
 
     Args:
         params: parameters, named parameters, or dicts of parameter groups.
@@ -285,8 +285,12 @@ class Shampoo(Peer, torch.optim.Optimizer):
             "are stepped with those of their other dim, or by the grafting method alone",
         )
 
+    def _steps_one_by_one(self, group: dict) -> bool:
+        return True
+
     def _check_shapes(self, group: dict) -> None:
-        check_dims(group, range(3), "at most two dims: factors are of a matrix's rows and columns")
+        words = "at most two dims: factors are of a matrix's rows and columns"
+        check_dims(group, range(3), words, one_by_one=True)
 
     def _read_settings(self, group: dict) -> tuple:
         """What is compared before each step: options look at the parameters too."""
@@ -315,7 +319,7 @@ class Shampoo(Peer, torch.optim.Optimizer):
         _check_settings(group)
         most = _most(group)
         for words, param in params_of(group):
-            for dim, size in enumerate(seen_shape(group, param, words)):
+            for dim, size in enumerate(least_extents(group, param)):
                 if size > most and f"factor_matrix_{dim}" in self.state.get(param, ()):
                     raise ValueError(
                         f"max_preconditioner_dim is {most}, but {words} of shape "

@@ -7,13 +7,13 @@ from __future__ import annotations
 import torch
 
 from ..binding.hypers import BETAS, named
-from ..tensors.patterns import seen_shape
 from .checks import (
     check_betas,
     check_dims,
     check_lr,
     check_not_negative,
     check_whole,
+    least_extents,
     params_of,
     tell_of_fallbacks,
 )
@@ -79,7 +79,8 @@ class SOAP(Peer, torch.optim.Optimizer):
         max_precond_dim: a dim with more elements has no basis. It cannot be lowered below a dim
             that has one.
         merge_dims, precondition_1d, data_format: as the authors' defaults; others are refused.
-            Parameters are matrices, vectors or scalars: give convolutions a ``view``.
+            Parameters are matrices, vectors or scalars: give convolutions, experts and heads a
+            ``view``, by which each matrix has bases of its own, in states of ``[E, n, n]``.
         normalize_grads: divide each update by the root of its mean square.
         correct_bias: divide the averages by their weights' sums.
         features: what every class takes, see :class:`stepc.torch.Optimizer`.
@@ -143,8 +144,12 @@ class SOAP(Peer, torch.optim.Optimizer):
             "are stepped in that of their other dim, or as by Adam",
         )
 
+    def _steps_one_by_one(self, group: dict) -> bool:
+        return True
+
     def _check_shapes(self, group: dict) -> None:
-        check_dims(group, range(3), "at most two dims: bases are of a matrix's rows and columns")
+        words = "at most two dims: bases are of a matrix's rows and columns"
+        check_dims(group, range(3), words, one_by_one=True)
 
     def _read_settings(self, group: dict) -> tuple:
         """What is compared before each step: options look at the parameters too."""
@@ -155,7 +160,7 @@ class SOAP(Peer, torch.optim.Optimizer):
         _check_settings(group)
         most = int(group["max_precond_dim"])
         for words, param in params_of(group):
-            for dim, size in enumerate(seen_shape(group, param, words)):
+            for dim, size in enumerate(least_extents(group, param)):
                 if size > most and f"Q_{dim}" in self.state.get(param, ()):
                     raise ValueError(
                         f"max_precond_dim is {most}, but {words} of shape {tuple(param.shape)} "

@@ -13,6 +13,7 @@ import torch
 from ..binding.rules import WholeState
 from ..tensors.members import ObstacleError
 from ..tensors.patterns import View, check_memory, shape_seen
+from .blocks import Blocks, BlocksOf
 
 Shape = tuple[int, ...]
 StatesOf = Callable[[Shape], dict[str, WholeState]]
@@ -26,6 +27,7 @@ class Seen:
     name: str
     view: View
     states_of: StatesOf
+    blocks: BlocksOf | None = None  # where the plan steps it as several tensors
 
     def shape(self, shape: Shape) -> Shape:
         """Of a whole parameter; ObstacleError where the view does not fit it."""
@@ -63,6 +65,41 @@ class Part:
     param: torch.Tensor
     local: torch.Tensor
     name: str  # in messages
+    _blocks: Blocks | None = None
+
+    @property
+    def blocks(self) -> Blocks | None:
+        """The tensors that the plan steps in place of ``local``, if it does."""
+        if self.seen is None or self.seen.blocks is None:
+            return None
+        before = self.blocks_before if self.is_sharded else 0
+        if before is None:
+            return None
+        if self._blocks is None or self._blocks.local is not self.local:
+            whole = tuple(self.param.shape)
+            self._blocks = Blocks(self.seen.blocks, self.local, whole, before=before)
+        return self._blocks
+
+    @property
+    def blocks_before(self) -> int | None:
+        """Of what is cut between blocks, so that each rank steps its own, how many are before
+        those of this rank; None where it is cut otherwise."""
+        return None
+
+    @property
+    def planned(self) -> list[torch.Tensor]:
+        """The tensors that the plan steps, here or on other ranks."""
+        return [self.local] if self.blocks is None else self.blocks.tensors
+
+    @property
+    def planned_here(self) -> list[torch.Tensor]:
+        """Those that it steps here."""
+        return [self.local] if self.blocks is None else self.blocks.here
+
+    @property
+    def seen_here(self) -> Shape:
+        """What is seen of this rank's part, where the plan steps that."""
+        return self.seen.shape(self.whole_shape)
 
     @property
     def label(self) -> str:
@@ -110,10 +147,10 @@ class Part:
         return self._reshaped(name, state, lambda own, seen: (seen, own))
 
     def _reshaped(self, name: str, state, order: Callable):
-        if not self.is_seen or not isinstance(state, torch.Tensor):
+        if not (self.is_seen or self.blocks is not None) or not isinstance(state, torch.Tensor):
             return state
-        shape = self.whole_shape
-        found = self.seen.states_of(self.seen.shape(shape)).get(name)
+        shape = tuple(self.local.shape) if self.is_sharded else self.whole_shape
+        found = self.seen.states_of(self.seen_here).get(name)
         if found is None or not self.seen.is_full(found):
             return state
         before, after = order(shape, found.shape)
@@ -149,6 +186,8 @@ class Part:
         """After a step: the user's alone stays, which ``zero_grad`` frees."""
         if self.local is not self.param:
             self.local.grad = None
+        if self._blocks is not None:
+            self._blocks.forget_gradient()
 
     def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
         return state

@@ -31,6 +31,7 @@ from ..tensors.patterns import has_views, views_of
 from . import alike as _alike
 from .agreement import Item
 from .before_step import BeforeStep
+from .blocks import put_states, spread_gradients, states_of
 from .in_parts import InParts
 from .in_passes import InPasses
 from .layouts import carriers
@@ -160,7 +161,7 @@ class DistributedBinding(InParts, InPasses):
         """States of the user's, as a loaded one. What is another rank's goes: nobody would step
         it here."""
         hidden = _hidden(part, items)
-        self._local.state.put_quietly(part.local, hidden)
+        put_states(part, self._local.state, hidden)
         if isinstance(part, OwnedPart):  # of which the user has a part, on every rank
             return
         for name in [n for n, value in items.items() if value is not None and n not in hidden]:
@@ -222,6 +223,9 @@ class DistributedBinding(InParts, InPasses):
         self._local.check_options()
         # All of them: what crosses ranks has a place for each, with a gradient or not.
         before, self._previous = self._inner or self._previous, None
+        for part in self._planned:
+            if part.blocks is not None:
+                part.blocks.align_counts(self._local.state)
         # Where a gradient comes with another type, say, a loss scale goes on from where it is.
         self._local._keep_scalars(before)
         inner = self._inner = Binding(self._local, before, ahead=True)
@@ -244,7 +248,10 @@ class DistributedBinding(InParts, InPasses):
             self._owners.learn(inner, self._state)
             for part in self._owners.parts:
                 along[id(part)] = along[id(part.inner)] - set(part.axes)
-        kept = {id(part.local): inner.count(part.local) for part in self._planned}
+        kept = {
+            id(part.local): max(map(inner.count, part.planned_here), default=0)
+            for part in self._planned
+        }
         # Which steps were skipped the device alone knows.
         known = self._local._keeps_step and not (self._on_device and inner.may_skip)
         counts = kept if known else None
@@ -312,6 +319,7 @@ class DistributedBinding(InParts, InPasses):
                 part.facts = _alike.with_steps(_alike.frozen(facts, summed), summed, self._state)
         for part in self._in_order:
             part.refresh()
+        spread_gradients(self._planned)
 
     @property
     def _on_device(self) -> bool:
@@ -363,11 +371,13 @@ class DistributedBinding(InParts, InPasses):
                 self._owners.send_back(self._state, self._local._keeps_step)
 
     def _run_inner(self) -> None:
+        spread_gradients(self._planned)
         if self._inner.run(self._local):
             return
         self._bind()
         if self._owners is not None:
             self._owners.deliver()
+            spread_gradients(self._planned)
         if not self._inner.run(self._local):
             raise errors.StepcError("the optimizer changed while its step was being prepared")
 
@@ -398,16 +408,18 @@ class DistributedBinding(InParts, InPasses):
             return
         waiting = self._inner.waiting()
         for number, part in enumerate(self._planned):
-            if number in self._shown or part.local not in self._local.state:
+            if number in self._shown or not any(p in self._local.state for p in part.planned_here):
                 continue
-            if id(part.local) in waiting:  # it has other states with its first step
+            if waiting.intersection(
+                map(id, part.planned_here)
+            ):  # it has other states with its first step
                 continue
             if isinstance(part, OwnedPart):  # which others see, too
                 continue
             self._shown.add(number)
             items = {
                 name: part.show(name, part.state_as_own(name, value))
-                for name, value in self._local.state[part.local].items()
+                for name, value in states_of(part, self._local.state).items()
             }
             if part.param in self._state:
                 self._state[part.param].put_quietly(items)

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 import sys
 
 import torch
@@ -41,6 +43,7 @@ class DTensorPart(Part):
     """
 
     gradient = "in any placements"
+    is_shared = False  # whether zero cuts it once more
 
     def __init__(
         self, param, name: str, states_of, reduce_dtype: torch.dtype | None = None, seen=None
@@ -77,6 +80,44 @@ class DTensorPart(Part):
             return
         start = self.first if self._is_block() else None
         self.layout = dataclasses.replace(layout, start=start)
+
+    @functools.cached_property
+    def blocks_before(self) -> int | None:
+        """As :class:`Part`. Of experts, or heads that are rows, of which each rank has as many."""
+        seen = self.seen.shape(tuple(self.param.shape))
+        cut = [p for p in self.param.placements if not p.is_replicate()]
+        by_rows = all(getattr(p, "dim", None) == 0 for p in cut) and self._is_block()
+        if self.is_shared or self.seen.view.parts or not by_rows:
+            return None
+        if not self.local.is_contiguous():
+            return None
+        if any(extent % self._ranks for extent in (self.param.shape[0], seen[0])):
+            return None
+        before = self.first[0] * seen[0] // max(self.param.shape[0], 1)
+        return before * math.prod(seen[1:-2])
+
+    @property
+    def _ranks(self) -> int:
+        """Over how many it is cut."""
+        sizes = zip(self.param.placements, self.param.device_mesh.shape, strict=True)
+        return math.prod(size for placement, size in sizes if not placement.is_replicate())
+
+    @property
+    def seen_here(self) -> tuple[int, ...]:
+        rows, *others = self.seen.shape(tuple(self.param.shape))
+        return rows // self._ranks, *others
+
+    @functools.cached_property
+    def whole(self) -> dict[str, WholeState]:
+        found = self.states_of(tuple(self.param.shape))
+        if not self.is_sharded or self.blocks is None:
+            return found
+        # Blocks are cut as the parameter is: between rows.
+        full = tuple(range(self.param.dim()))
+        return {
+            name: own if own.of_param == full else own._replace(of_param=(0, *own.of_param[1:]))
+            for name, own in found.items()
+        }
 
     def _indices(self, dim: int) -> torch.Tensor:
         """Those of the whole that it has of a dim."""

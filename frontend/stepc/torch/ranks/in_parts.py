@@ -14,6 +14,7 @@ import torch
 
 from ... import errors
 from . import alike as _alike
+from .blocks import planned_here, spread_gradients
 from .dtensor import is_dtensor
 
 
@@ -60,7 +61,7 @@ class InParts:
             if not self._inner.begin(self._local, crossing=self.crosses):
                 return False
         if self.crosses:
-            frozen = [part.local for part in self._zero if not part.param.requires_grad]
+            frozen = planned_here(part for part in self._zero if not part.param.requires_grad)
             self._inner.say_absent([local for local in frozen if self._inner.has(local)])
         return True
 
@@ -119,14 +120,17 @@ class InParts:
             if not self.crosses:
                 _refuse_redistribution(part)
             part.refresh()
+        spread_gradients(parts)
         try:
             if self.crosses:
                 return self._send(parts)
-            ids = self._inner.step_some([part.local for part in parts])
+            ids = self._inner.step_some(planned_here(parts))
         finally:
             for part in parts:
                 if part.local is not part.param and not self.keeps_gradients:
                     part.local.grad = None
+                if part.blocks is not None:
+                    part.blocks.forget_gradient()
         torch._C._increment_version([p.param for p in parts if p.local is not p.param])
         return ids
 
@@ -142,7 +146,7 @@ class InParts:
         if self._inner.as_they_land:
             # Before it is written: autograd then refuses what in this pass would read it later.
             torch._C._increment_version([part.param for part in parts])
-        ids = self._inner.bring([p.local for p in parts], keeps=self.keeps_gradients)
+        ids = self._inner.bring(planned_here(parts), keeps=self.keeps_gradients)
         for part in () if self.keeps_gradients else parts:
             part.free_gradient()
         return ids
@@ -177,6 +181,7 @@ class InParts:
         late = [part for part in self._in_order if part.inner.sums_at_step]
         for part in late:
             part.refresh()
+        spread_gradients(late)
         if not abandons:
             self._send([part for part in late if part.local.grad is not None])
 
@@ -186,6 +191,8 @@ class InParts:
                 part.free_gradient()
             elif part.local is not part.param:
                 part.inner.local.grad = part.local.grad = None
+                if part.blocks is not None:
+                    part.blocks.forget_gradient()
         if self._inner.plan.is_poisoned():
             return
         torch._C._increment_version([part.param for part in self._zero])

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import torch
 
+from .blocks import planned_here, spread_gradients
+
 
 def ready_binding(optimizer):
     """A binding of the optimizer as it is now, which can bring gradients."""
@@ -26,8 +28,10 @@ class InPasses:
         if self._inner is None or not self._is_current(optimizer):
             return False
         self._local.follow()
-        trained = (p.local for p in self._zero if p.frozen_at_first and p.param.requires_grad)
-        return all(map(self._inner.has, trained)) and self._inner.is_current(self._local)
+        trained = [p for p in self._zero if p.frozen_at_first and p.param.requires_grad]
+        return all(map(self._inner.has, planned_here(trained))) and self._inner.is_current(
+            self._local
+        )
 
     def make_ready(self) -> None:
         """Makes the plan."""
@@ -59,13 +63,15 @@ class InPasses:
         """Of parts that are refreshed; one that has no gradient counts as zero."""
         if self._passes is not None:
             self._passes.holder = self._inner
-        self._inner.bring([part.local for part in parts])
+        spread_gradients(parts)
+        self._inner.bring(planned_here(parts))
         for part in parts:
             part.free_gradient()
 
     def brought(self, param: torch.Tensor) -> torch.Tensor:
         """What passes have brought of a parameter: this rank's part, until the next."""
-        return self._inner.brought(self._part_of[id(param)].local)
+        found = [self._inner.brought(t) for t in self._part_of[id(param)].planned_here]
+        return found[0] if len(found) == 1 else torch.cat(found)
 
     def bring_late(self, parts: list) -> None:
         """What came by no pass, or one without sync, and what other ranks alone have had: a pass

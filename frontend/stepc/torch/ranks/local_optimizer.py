@@ -4,19 +4,37 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 
 import torch
 
 from ..._mesh import UNDER_WAY
 from ..binding.state_map import StateMap
-from ..tensors.members import Member, request_of
+from ..tensors.members import WORDS, Member, parameter_name, request_of
 from ..tensors.patterns import KEY as VIEW
 
 
 def _without_view(group: dict) -> dict:
     """Parts have the shape that it says."""
     return {key: value for key, value in group.items() if key != VIEW}
+
+
+def _as_planned(group: dict, number: int, parts: list) -> dict:
+    """A group with the tensors that the plan steps, and what to call them where they are more than
+    the user's parameters."""
+    planned = {**group, "params": list(itertools.chain.from_iterable(p.planned for p in parts))}
+    if all(part.blocks is None for part in parts):
+        return planned
+    names, words = group.get("param_names"), []
+    given: list[str] = []
+    for place, part in enumerate(parts):
+        name = parameter_name(group, number, place)
+        many = part.blocks is not None
+        words += [f"block {k} of {name}" if many else name for k in range(len(part.planned))]
+        given += [f"{names[place]}[{k}]" if many else names[place]
+                  for k in range(len(part.planned) if names else 0)]  # fmt: skip
+    return {**planned, **({"param_names": given} if names else {}), WORDS: words}
 
 
 class LocalOptimizer:
@@ -31,10 +49,19 @@ class LocalOptimizer:
         self._mesh = mesh
         self._shares = shares  # of zero
         self.param_groups = [
-            {**_without_view(group), "params": [part.local for part in parts]}
-            for group, parts in zip(optimizer.param_groups, groups, strict=True)
+            _as_planned(_without_view(group), number, parts)
+            for number, (group, parts) in enumerate(
+                zip(optimizer.param_groups, groups, strict=True)
+            )
         ]
-        self._parts = {id(part.local): part for parts in groups for part in parts}
+        self._parts = {id(own): p for parts in groups for p in parts for own in p.planned}
+        # Of a block, its number.
+        self._numbers = {
+            id(own): number
+            for part in itertools.chain.from_iterable(groups)
+            if part.blocks is not None
+            for number, own in enumerate(part.planned)
+        }
         self.state = StateMap()
 
     def __getattr__(self, name: str):
@@ -42,14 +69,25 @@ class LocalOptimizer:
 
     def _place(self, member: Member) -> None:
         part = self._parts[id(member.param)]
-        member.layout = part.layout
+        member.layout = self._layout_of(member.param)
+        if id(member.param) in self._numbers:
+            member.joint = id(part)
         if part.entry is not None:
+            number = self._numbers.get(id(member.param))
             member.layout, member.entry, member.cut = part.bound, part.entry, part.own
             member.elements = part.begin, part.end
+            if number is not None:
+                member.layout = part.blocks.layout(part.bound, number)
+                member.cut = member.param if part.owns else member.param.reshape(-1)[:0]
+                member.elements = part.cuts[number].begin, part.cuts[number].end
             member.elsewhere = part.is_owned and not part.owns
 
+    def _layout_of(self, param: torch.Tensor):
+        part, number = self._parts[id(param)], self._numbers.get(id(param))
+        return part.layout if number is None else part.blocks.layout(part.layout, number)
+
     def _whole_shape(self, param: torch.Tensor) -> tuple[int, ...]:
-        layout = self._parts[id(param)].layout
+        layout = self._layout_of(param)
         return tuple(param.shape) if layout is None else layout.shape
 
     def _is_trained(self, param: torch.Tensor) -> bool:
@@ -62,17 +100,16 @@ class LocalOptimizer:
         return cut or param.requires_grad
 
     def _request_of(self, param: torch.Tensor) -> str:
-        part = self._parts[id(param)]
-        return request_of(part.layout, part.entry)
+        return request_of(self._layout_of(param), self._parts[id(param)].entry)
 
     def _calls_of(self, members: list[Member]) -> list[list[Member]]:
         """With ``zero`` those that are cut together, in the order of their gradients."""
         if self._shares is None:
             return [members]
         found = {id(member.param): member for member in members}
-        calls = [[found[id(p.local)] for p in own if id(p.local) in found]
+        calls = [[found[id(t)] for p in own for t in p.planned if id(t) in found]
                  for own in self._shares.calls]  # fmt: skip
-        shared = {id(part.local) for part in self._shares}
+        shared = {id(tensor) for part in self._shares for tensor in part.planned}
         # What owners step stands for a part that is cut.
         owned = [member for member in members if id(member.param) not in shared]
         return [own for own in (*calls, owned) if own]
@@ -96,7 +133,7 @@ class LocalOptimizer:
         reducer = self._optimizer()._reducer
         if reducer is None:
             return frozenset()
-        return frozenset(id(self._shares.part_of(p).local) for p in reducer.brought)
+        return frozenset(id(t) for p in reducer.brought for t in self._shares.part_of(p).planned)
 
     def check_options(self) -> None:
         """Has the class refuse what its states, which are of the user's parameters, cannot have.
@@ -110,5 +147,5 @@ class LocalOptimizer:
         """Takes over what the user has changed in the groups."""
         for own, group in zip(self.param_groups, self._optimizer().param_groups, strict=True):
             for key, value in _without_view(group).items():
-                if key != "params":
+                if key != "params" and not (key == "param_names" and WORDS in own):
                     own[key] = value

@@ -12,6 +12,7 @@ from ..._describe import SCALE
 from ..._mesh import Layout
 from ..binding.codes import decode, encode
 from ..binding.rules import Indices, Slot
+from .blocks import Blocks
 from .dtensor import DTensorPart
 from .zero.part import SharedPart, ZeroPart
 
@@ -71,8 +72,8 @@ class OwnedPart:
     """
 
     entry = None
-
     cost = 0.0
+    _blocks: Blocks | None = None
 
     def __init__(self, inner, group: int, axes: tuple[str, ...], reason: str):
         self.inner, self.param, self.name = inner, inner.param, inner.name
@@ -125,6 +126,52 @@ class OwnedPart:
             self.layout.shape if self.owns else (0,), dtype=self.param.dtype, device="cpu"
         )
         self.local.requires_grad_(self.owns and self.param.requires_grad)
+
+    # --- As the plan has it -----------------------------------------------------
+
+    @property
+    def blocks(self) -> Blocks | None:
+        """See :class:`~stepc.torch.ranks.base_part.Part`; on every rank as many."""
+        if self.seen is None or self.seen.blocks is None:
+            return None
+        if self._blocks is None or self._blocks.local is not self.local:
+            self._blocks = Blocks(self.seen.blocks, self.local, self.shape)
+        return self._blocks
+
+    @property
+    def planned(self) -> list[torch.Tensor]:
+        return [self.local] if self.blocks is None else self.blocks.tensors
+
+    @property
+    def planned_here(self) -> list[torch.Tensor]:
+        return [self.local] if self.blocks is None else self.blocks.here
+
+    @property
+    def seen_here(self) -> tuple[int, ...]:
+        return self.layout.shape
+
+    @property
+    def block_shapes(self) -> list[tuple[int, ...]]:
+        """Those of the tensors that the plan steps."""
+        if self.seen is None or self.seen.blocks is None:
+            return [self.layout.shape]
+        return self.seen.blocks.shapes(self.shape)
+
+    def slots_of(self, binding) -> list[Slot]:
+        """The states that a binding has beside it, on every rank, whether it owns it or not."""
+
+        def of_one(tensor, layout):
+            return binding.slots_of(self, tensor, layout)
+
+        if self.blocks is None:
+            return of_one(self.local, self.layout)
+        return self.blocks.slots(of_one, self.layout)
+
+    def states_in(self, binding) -> dict:
+        """Those of a binding, by name, as they are seen."""
+        if self.blocks is None:
+            return binding.shown_states(self.local)
+        return self.blocks.joined(binding.shown_states, self.layout.shape)
 
     def pieces(self, rank: int) -> list[tuple[torch.dtype, int]]:
         """The states of a rank's part, as dtype and number of elements."""

@@ -44,6 +44,10 @@ def why_owned(optimizer, rules: Rules, number: int, part) -> str | None:
     found = rules.find(number, part.whole_shape, layout)
     rule, dim = found.rule, found.cut_dim
     if (seen := seen_of(part)) is not None:
+        if seen.blocks is not None:
+            if part.blocks is not None:
+                return None
+            return f"it is stepped as several tensors by {seen.view}, and it is cut"
         wanted = rules.find(number, seen.shape(part.whole_shape)).rule
         if wanted is None or wanted.dims != ("*",) or wanted != rule:
             return f"its rule has the whole in {seen.view}, and it is cut"
@@ -76,7 +80,7 @@ def find_owned(optimizer, groups: list[list]) -> list[OwnedPart]:
                     )
                 axes = tuple(axis for _, names in part.layout.dims for axis in names)
                 owned = OwnedPart(part, number, axes, why)
-                owned.cost = rules.find(number, owned.layout.shape).cost
+                owned.cost = sum(rules.find(number, shape).cost for shape in owned.block_shapes)
                 found.append(owned)
     return found
 
@@ -294,7 +298,7 @@ class Owners:
         """Takes over which states the plan has, from a new binding; ``state``: the user's."""
         self._binding = binding
         for part in self.parts:
-            part.take_slots(binding.slots_of(part))
+            part.take_slots(part.slots_of(binding))
             if part.param in state:
                 state[part.param].put_quietly(part.adopt(state[part.param]))
                 drop_scales(state[part.param], [slot.name for slot in part.slots])
@@ -335,15 +339,18 @@ class Owners:
         what = "the parts could not be sent by their owners"
         with exchanging(what, *groups), torch.no_grad():
             for among in self._among:
-                among.send_back(self._states_of, lambda part: self._binding.count(part.local))
+                among.send_back(self._states_of, self._count_of)
             if self._rows is not None:
                 self._rows.gather()
         for part in self.parts:
             if part.stepped:
                 self._show(part, state, keeps_step)
 
+    def _count_of(self, part: OwnedPart) -> int:
+        return max(map(self._binding.count, part.planned_here), default=0)
+
     def _states_of(self, part: OwnedPart) -> dict:
-        return self._binding.shown_states(part.local)
+        return part.states_in(self._binding)
 
     @staticmethod
     def _show(part: OwnedPart, state, keeps_step: bool) -> None:

@@ -22,6 +22,7 @@ A part is made without a word to other ranks, so that states can be saved and ch
 - ``remember``: what other ranks have said of the part that was there before
 - ``show`` and ``hide``: a state of the plan as the user has it, and back; None for one that
   another rank alone has
+- ``planned``: the tensors that the plan steps: ``local``, or its ``blocks`` (:mod:`.blocks`)
 - ``seen``: what the rule sees in place of the parameter's shape, where a group has a ``view``:
   of all of a tensor ``local`` has that shape, ``state_as_seen`` and ``state_as_own`` bring
   states into it and back; of a part the owner (:mod:`.owners`) sees the whole so
@@ -43,8 +44,9 @@ from ..binding.groups import rules_of
 from ..binding.rules import Rules, WholeState, whole_states
 from ..tensors.dlpack import set_grad
 from ..tensors.members import ObstacleError, parameter_name
-from ..tensors.patterns import has_views, view_of
+from ..tensors.patterns import View, has_views, view_of
 from .base_part import Part, Seen, StatesOf
+from .blocks import BlocksOf
 from .describe import shared_over
 from .dtensor import DTensorPart, is_dtensor
 from .layouts import Layout, PlainPart, find
@@ -165,7 +167,7 @@ def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf, 
     states_of = _with_master(states_of, optimizer._kept.master_state(param))
     view, seen = view_of(group, number), None
     if view is not None:
-        seen = Seen(name, view, states_of)
+        seen = _seen(optimizer, group, name, view, states_of)
         states_of = seen.states
     if optimizer._shards is not None:
         if view is not None:
@@ -180,13 +182,31 @@ def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf, 
             lambda tensor, how: PlainPart(tensor, name, how, states_of, None),
         )
     if is_dtensor(param):
-        return DTensorPart(param, name, states_of, optimizer._reduce_dtype, seen)
+        part = DTensorPart(param, name, states_of, optimizer._reduce_dtype, seen)
+        part.is_shared = optimizer._zero is not None
+        return part
     layout: Layout | None = None
     if optimizer._layouts:
         layout = find(optimizer._layouts, group, place, name)
     if layout is None:
         return WholePart(param, name, states_of, seen)
     return PlainPart(param, name, layout, states_of, optimizer._reduce_dtype, sharing, seen)
+
+
+def _seen(optimizer, group: dict, name: str, view: View, states_of: StatesOf) -> Seen:
+    """What rules see by a group's view; ObstacleError for blocks that cannot be stepped apart."""
+    one_by_one = optimizer._steps_one_by_one(group)
+    if not view.parts and not (one_by_one and len(view.seen) > 2):
+        return Seen(name, view, states_of)
+    if optimizer._scalar_states:
+        names = " and ".join(map(repr, sorted(optimizer._scalar_states)))
+        raise ObstacleError(
+            f"{name} has {view}, by which it is stepped as several tensors, and its state {names} "
+            "is of all of it",
+            False,
+        )
+    blocks = BlocksOf(view, one_by_one, states_of)
+    return Seen(name, view, blocks.states, blocks)
 
 
 def batches(optimizer, groups: list[list]) -> list[list]:
@@ -251,10 +271,13 @@ def _states_of(optimizer, rules: Callable[[], Rules]) -> Callable[[int], StatesO
 
 def _cost_of(rules: Callable[[], Rules], groups: list[list]) -> Callable[[object], float | None]:
     """What a step of a part costs that is all of a parameter, where its rule is one of whole
-    matrices; else None."""
+    matrices, or it is stepped as several tensors; else None."""
     numbers = {id(part): number for number, parts in enumerate(groups) for part in parts}
 
     def cost(part) -> float | None:
+        if part.seen is not None and part.seen.blocks is not None:
+            shapes = part.seen.blocks.shapes(tuple(part.param.shape))
+            return sum(rules().find(numbers[id(part)], shape).cost for shape in shapes)
         found = rules().find(numbers[id(part)], tuple(part.local.shape))
         return found.cost if found.rule is not None and found.rule.needs_matrices else None
 

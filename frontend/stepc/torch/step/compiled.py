@@ -198,6 +198,11 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
         """All in the group that compiled code depends on, but for the floats."""
         return tuple(self._read_options(group).values())
 
+    def _steps_one_by_one(self, group: dict) -> bool:
+        """Whether the rules for a group's matrices take one: where a view has more dims, each of
+        its matrices is stepped by itself."""
+        return False
+
     def _options_of_shape(self, group: dict) -> OfShape | None:
         """What gives the integer options that follow from a tensor's whole shape, with nothing
         of the optimizer; None where none do."""

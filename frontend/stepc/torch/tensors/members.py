@@ -34,6 +34,10 @@ class ObstacleError(Exception):
         self.eager, self.status, self.param = eager, status, param
 
 
+# The key of a group with other tensors than the user's: what messages call each.
+WORDS = " words"
+
+
 @dataclass
 class Member:
     """A parameter on its way into the plan, with its gradient or before it."""
@@ -59,6 +63,7 @@ class Member:
     elements: tuple[int, int] = (0, 0)  # which these are, [begin, end) in row-major order
     elsewhere: bool = False  # whether another rank steps all of it, and has the states
     gets: Tensor | None = None  # which rule, variant and states
+    joint: int | None = None  # which members' states of a name lie one behind the other
     plan_group: int | None = None  # which of the plan, where that is not the optimizer's
 
     @property
@@ -97,6 +102,8 @@ def request_of(layout: Layout | None, entry: Entry | None) -> str:
 
 def parameter_name(group: dict, number: int, position: int) -> str:
     """As messages call it: by its name in the group, or by its place."""
+    if WORDS in group:
+        return group[WORDS][position]
     names = group.get("param_names")
     if names:
         return f"parameter '{names[position]}'"

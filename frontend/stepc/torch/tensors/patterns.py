@@ -6,6 +6,9 @@ The notation is that of ``einops.rearrange``, of which only what moves no elemen
 ``"o i h w -> o (i h w)"``, ``"(3 n) m -> 3 n m"``. So the view has the memory of a contiguous
 parameter. Sizes that do not follow from the shape are written as numbers, where ``rearrange``
 has a name and an argument beside the text: ``"(h n) m -> h n m", h=3``.
+
+A first dim may be a sum, of parts that have a view each, which ``rearrange`` does not know:
+``"(4 n + n + n) m -> 4 n m + n m + n m"``.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +26,7 @@ from torch.nn.parameter import is_lazy
 from .members import parameter_name
 
 KEY = "view"
+_PLUS = "+"
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|[0-9]+|[()]|\.\.\.|\S)")
 
 Dim = tuple[str, ...]  # the names and numbers that are one dim
@@ -40,22 +44,26 @@ def _is_number(atom: str) -> bool:
 
 @dataclass(frozen=True)
 class View:
-    """A parsed text: the dims of a parameter, and those that a rule sees."""
+    """A parsed text: the dims of a parameter, and those that a rule sees. Where the first dim is a
+    sum, ``parts`` has a view of each part, which rules see by themselves, and both are the
+    parameter's."""
 
     text: str
     own: tuple[Dim, ...]
     seen: tuple[Dim, ...]
+    parts: tuple[View, ...] = ()
 
     def __str__(self) -> str:
         return f"view '{self.text}'"
 
     def shape(self, shape: tuple[int, ...], *, part: bool = False) -> tuple[int, ...]:
-        """What a rule sees of a parameter of this shape; ValueError where it does not fit. Of what
-        may be a ``part`` of one, whose extents say nothing of the whole's, about so."""
-        if len(shape) != len(self.own):
-            raise ValueError(
-                f"{self} is of {_counted(len(self.own))}, and the shape is {tuple(shape)}"
-            )
+        """What a rule sees of a parameter of this shape, or of a sum the parameter's; ValueError
+        where it does not fit. Of what may be a ``part`` of one, whose extents say nothing of the
+        whole's, about so."""
+        self._check_dims(shape)
+        if self.parts:
+            self.shapes(shape, part=part)
+            return tuple(shape)
         sizes: dict[str, int] = {}
         for number, (dim, extent) in enumerate(zip(self.own, shape, strict=True)):
             known = math.prod(int(atom) for atom in dim if _is_number(atom))
@@ -73,12 +81,49 @@ class View:
             for dim in self.seen
         )
 
+    def shapes(self, shape: tuple[int, ...], *, part: bool = False) -> list[tuple[int, ...]]:
+        """What rules see of a parameter of this shape, of one part after the other; as
+        :meth:`shape`."""
+        if not self.parts:
+            return [self.shape(shape, part=part)]
+        self._check_dims(shape)
+        at = next(number for number, dim in enumerate(self.own) if _PLUS in dim)
+        sizes = [_size_of(view.own[at]) for view in self.parts]
+        fixed = sum(number for number, is_free in sizes if not is_free)
+        per = sum(number for number, is_free in sizes if is_free)
+        rest = shape[at] - fixed
+        fits = rest >= 0 and rest % per == 0 if per else rest == 0
+        if not fits and not part:
+            expected = f"{fixed} and a multiple of {per}" if fixed else f"a multiple of {per}"
+            raise ValueError(
+                f"{self} does not fit the shape {tuple(shape)}: dim {at} is {shape[at]}, expected "
+                f"{expected if per else fixed}"
+            )
+        size = max(-(-rest // per), 0) if per else 0
+        extents = [number * size if is_free else number for number, is_free in sizes]
+        return [
+            view.shape((*shape[:at], extent, *shape[at + 1 :]), part=part)
+            for view, extent in zip(self.parts, extents, strict=True)
+        ]
+
+    def _check_dims(self, shape: tuple[int, ...]) -> None:
+        if len(shape) != len(self.own):
+            raise ValueError(
+                f"{self} is of {_counted(len(self.own))}, and the shape is {tuple(shape)}"
+            )
+
     def own_dim(self, number: int) -> int | None:
         """The dim of the parameter that a seen one is, neither cut nor merged; None where there
         is none."""
         wanted = _spans(self.seen)[number]
         own = _spans(self.own)
         return own.index(wanted) if wanted[1] and wanted in own else None
+
+
+def _size_of(term: Dim) -> tuple[int, bool]:
+    """Of a part of a sum the product of its numbers, and whether a name is behind them."""
+    numbers = [int(atom) for atom in term if _is_number(atom)]
+    return math.prod(numbers), len(numbers) < len(term)
 
 
 def _counted(dims: int) -> str:
@@ -97,8 +142,9 @@ def _spans(dims: tuple[Dim, ...]) -> list[tuple[int, Dim]]:
     return list(zip(starts, atoms, strict=False))
 
 
-def _dims(text: str) -> tuple[Dim, ...]:
-    """Those of one side; numbers as they are written without zeros before them."""
+def _dims(text: str, *, sums: bool = False) -> tuple[Dim, ...]:
+    """Those of one side; numbers as they are written without zeros before them. ``sums``: within
+    ( ) there may be a plus."""
     dims: list[Dim] = []
     inside: list[str] | None = None
     for token in _TOKEN.findall(text):
@@ -107,6 +153,8 @@ def _dims(text: str) -> tuple[Dim, ...]:
         elif token == ")" and inside is not None:
             dims.append(tuple(inside))
             inside = None
+        elif token == _PLUS and inside is not None and sums:
+            inside.append(token)
         elif not token.isidentifier() and not _is_number(token):
             raise _NoViewError(f"has {token!r}, expected names, numbers and ( )")
         else:
@@ -151,9 +199,45 @@ def _parsed(text: str) -> View:
     sides = text.split("->")
     if len(sides) != 2:
         raise _NoViewError(f"has {len(sides) - 1} '->', expected one")
-    view = View(text, *map(_dims, sides))
+    own, seen = _dims(sides[0], sums=True), re.split(r"\+(?![^(]*\))", sides[1])
+    sums = [number for number, dim in enumerate(own) if _PLUS in dim]
+    if sums:
+        return View(text, own, own, _parts(text, own, sums, seen))
+    if len(seen) > 1:
+        raise _NoViewError(f"has {len(seen)} views and no sum, as (2 n + n) m, of which they are")
+    view = View(text, own, _dims(sides[1]))
     _check(view)
     return view
+
+
+def _parts(text: str, own: tuple[Dim, ...], sums: list[int], seen: list[str]) -> tuple[View, ...]:
+    """The views of the parts of a sum."""
+    at = sums[0]
+    if len(sums) > 1 or any(_without_ones(dim) for dim in own[:at]):
+        raise _NoViewError("has a sum that is not the first dim: parts of others lie apart")
+    terms = [tuple(own) for is_plus, own in _runs(own[at]) if not is_plus]
+    if len(terms) != own[at].count(_PLUS) + 1 or not all(map(str.strip, seen)):
+        raise _NoViewError("has a '+' without a part before it or behind it")
+    if len(terms) != len(seen):
+        raise _NoViewError(f"has a sum of {len(terms)} parts, and {len(seen)} views of them")
+    free = dict.fromkeys(a for a in own[at] if a != _PLUS and not _is_number(a))
+    if len(free) > 1:
+        names = " and ".join(map(repr, free))
+        raise _NoViewError(
+            f"does not say how large {names} are: parts are numbers times one name, or numbers"
+        )
+    views = [
+        View(text, (*own[:at], term, *own[at + 1 :]), _dims(side))
+        for term, side in zip(terms, seen, strict=True)
+    ]
+    for view in views:
+        _check(view)
+    return tuple(views)
+
+
+def _runs(dim: Dim) -> Iterator[tuple[bool, Iterator[str]]]:
+    """Of a sum its parts, and what is between them."""
+    return itertools.groupby(dim, lambda atom: atom == _PLUS)
 
 
 def parse(text: str, whose: str = "") -> View:
@@ -196,17 +280,18 @@ def check_memory(
         )
 
 
-def seen_shape(
-    group: dict, param: torch.Tensor, words: str, *, part: bool = True
-) -> tuple[int, ...]:
-    """What a rule sees of a group's parameter, which ``words`` call and which may be a part;
+def seen_shapes(group: dict, param: torch.Tensor, words: str) -> list[tuple[int, ...]]:
+    """What rules see of a group's parameter, which ``words`` call and which may be a part;
     TypeError and ValueError."""
     try:
         view = view_of(group)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{words}: {error}") from None
     shape = tuple(param.shape)
-    return shape if view is None else shape_seen(view, shape, words, part=part)
+    if view is None:
+        return [shape]
+    shape_seen(view, shape, words, part=True)
+    return view.shapes(shape, part=True)
 
 
 def check_view(group: dict, number: int, parts: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from ...._mesh import Layout
+from ..blocks import Blocks
 from ..dtensor import is_dtensor
 from ..state_parts import StatePart
 from .part import SharedPart
@@ -29,9 +30,26 @@ class OwnedShare(SharedPart):
         return tensor if self.owns else tensor.reshape(-1)[:0]
 
     @property
+    def blocks(self) -> Blocks | None:
+        """See :class:`~stepc.torch.ranks.base_part.Part`: a rank has the memory of all of them."""
+        if self.inner.blocks is None:
+            return None
+        if self._blocks is None or self._blocks.local is not self.local:
+            whole = tuple(self.inner.param.shape)
+            self._blocks = Blocks(self.inner.seen.blocks, self.local, whole)
+        return self._blocks
+
+    @property
+    def seen_here(self) -> tuple[int, ...]:
+        return self.inner.seen_here
+
+    @property
     def lies(self) -> list[str]:
         has = "all" if self.owns else "nothing"
-        return [*self.inner.lies, f"{has} of that over zero, as its rule needs whole matrices"]
+        why = "its rule needs whole matrices"
+        if self.blocks is not None:
+            why = "it is stepped as several tensors"
+        return [*self.inner.lies, f"{has} of that over zero, as {why}"]
 
     @property
     def place(self) -> str:

@@ -40,6 +40,7 @@ class ZeroPart(Part):
     """
 
     is_owned = False  # all of it is one rank's
+    cuts: list  # of the tensors that the plan has of it, what this rank steps
     inner: object
     begin: int
     end: int
@@ -274,6 +275,8 @@ class SharedPart(ZeroPart):
 
     def free_gradient(self) -> None:
         self.param.grad = self.inner.local.grad = self.local.grad = None
+        if self.blocks is not None:
+            self.blocks.forget_gradient()
 
     def _follow_parameter(self) -> None:
         """Takes over what was written to the parameter. A write to the copy says, by its

@@ -96,12 +96,19 @@ def _cuts(
     how: ZeroSettings,
     ranks: Iterable[int],
     has_codes: Callable[[object], bool],
-) -> list[list[Cut]]:
+) -> list[list[list[Cut]]]:
     """Of each of these ranks of the group, which elements of each it steps, where they are bound
-    in one call; ``owners``: of those that are not cut, None of others."""
-    axis, tensors = "zero", []
+    in one call, or of each block of one; ``owners``: of those that are not cut, None of others."""
+    axis, tensors, counts = "zero", [], []
     for part, owner in zip(inner, owners, strict=True):
         dtype, shape = part.local.dtype, tuple(part.local.shape)
+        if owner is not None and part.blocks is not None:
+            shapes, entry = part.blocks.shapes, how.entry(dtype, axis, owner)
+            kind = _tensors.STORAGE[dtype]
+            tensors += [Whole(part.name, s, kind, Layout(s), entry) for s in shapes]
+            counts.append(len(shapes))
+            continue
+        counts.append(1)
         layout = Layout(shape, flat=(axis,), begin=-1)
         if owner is not None:
             layout = Layout(shape)
@@ -111,7 +118,17 @@ def _cuts(
         coded = owner is None and has_codes(part)
         tensors.append(Whole(part.name, shape, _tensors.STORAGE[dtype], layout, entry, coded))
     mesh = Mesh((axis,), (how.world,))
-    return cuts_of(mesh, tensors, ranks, how.reduce_bytes, how.gather_bytes or 0)
+    found = cuts_of(mesh, tensors, ranks, how.reduce_bytes, how.gather_bytes or 0)
+    ends = list(itertools.accumulate(counts, initial=0))
+    return [[own[a:b] for a, b in itertools.pairwise(ends)] for own in found]
+
+
+def _whole_of(cuts: list[Cut]) -> tuple[int, int]:
+    """The elements [begin, end) of a part: of blocks, of which a rank has all or nothing, those of
+    all."""
+    if len(cuts) == 1:
+        return cuts[0].begin, cuts[0].end
+    return 0, sum(cut.end - cut.begin for cut in cuts)
 
 
 class Shares:
@@ -145,9 +162,11 @@ class Shares:
             (cuts,) = _cuts(inner, owners, self.how, [self.how.rank], has_codes)
             kinds = [SharedPart if owner is None else OwnedShare for owner in owners]
             parts = [
-                kind(part, self.how, own.begin, own.end)
+                kind(part, self.how, *_whole_of(own))
                 for kind, part, own in zip(kinds, inner, cuts, strict=True)
             ]
+            for part, own in zip(parts, cuts, strict=True):
+                part.cuts = own
             self.calls.append(parts)
             self._parts |= {id(part.param): part for part in parts}
 
@@ -247,7 +266,7 @@ class Shares:
             inner = [part.inner for part in own]
             of_ranks = _cuts(inner, owners, self.how, ranks, self._has_codes)
             for cuts, of_rank in zip(found, of_ranks, strict=True):
-                cuts |= {id(p.param): (c.begin, c.end) for p, c in zip(own, of_rank, strict=True)}
+                cuts |= {id(p.param): _whole_of(c) for p, c in zip(own, of_rank, strict=True)}
         return found
 
     def _put_together(self, held: list[tuple], states: dict, cuts: list[dict]) -> None:

@@ -1,0 +1,246 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Parameters that a plan steps as several tensors, its blocks: the parts of a sum in a ``view``,
+and the matrices of a view of more dims where rules take one.
+
+To the plan each block is a tensor of its own, with states, a gradient and a count. In the memory of
+the parameter they lie one behind the other, and so do they of each state: the user has one tensor
+of it. It is of the parameter's shape where the state has all dims of a block. Others have the
+leading dims of the view before their own; of parts of a sum, as many as there are parts; and where
+parts have states of several sizes they are one line of elements.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterable
+
+import torch
+
+from ... import errors
+from ..._mesh import Layout
+from ..binding.rules import Slot, WholeState
+from ..binding.state_map import StateMap
+from ..tensors.dlpack import set_grad
+from ..tensors.patterns import View
+
+Shape = tuple[int, ...]
+StatesOf = Callable[[Shape], dict[str, WholeState]]
+COUNT = "step"
+
+
+class BlocksOf:
+    """What blocks a view makes of parameters, and what states these have together.
+
+    ``states_of``: those of one block. ``one_by_one``: whether rules take one matrix.
+    """
+
+    def __init__(self, view: View, one_by_one: bool, states_of: StatesOf):
+        self._view, self._one_by_one, self._states_of = view, one_by_one, states_of
+
+    def shapes(self, shape: Shape) -> list[Shape]:
+        """Those of the blocks of a whole parameter, in order."""
+        return self._cut(self._view.shapes(shape, part=True))
+
+    def _cut(self, seen: list[Shape]) -> list[Shape]:
+        if not self._one_by_one:
+            return seen
+        return [own[-2:] for own in seen for _ in range(math.prod(own[:-2]))]
+
+    def of_block(self, shape: Shape) -> dict[str, WholeState]:
+        return self._states_of(shape)
+
+    def states(self, seen: Shape) -> dict[str, WholeState]:
+        """Those of all blocks, by the shape that is seen of the parameter."""
+        if self._view.parts:
+            return self._of_parts(seen)
+        leading = seen[:-2]
+        made = {}
+        for name, own in self._states_of(seen[-2:]).items():
+            dims = (None if of is None else of + len(leading) for of in own.of_param)
+            made[name] = WholeState((*leading, *own.shape), (*range(len(leading)), *dims))
+        return made
+
+    def _of_parts(self, seen: Shape) -> dict[str, WholeState]:
+        shapes = self.shapes(seen)
+        found = [self._states_of(shape) for shape in shapes]
+        names = dict.fromkeys(itertools.chain.from_iterable(found))
+        return {name: _together(seen, shapes, [own.get(name) for own in found]) for name in names}
+
+
+def _together(seen: Shape, shapes: list[Shape], states: list[WholeState | None]) -> WholeState:
+    """A state of several blocks, of which some may not have it."""
+    full = all(
+        own is not None and own.of_param == tuple(range(len(shape)))
+        for own, shape in zip(states, shapes, strict=True)
+    )
+    if full:
+        return WholeState(seen, tuple(range(len(seen))))
+    there = [own.shape for own in states if own is not None]
+    made = (len(there), *there[0]) if len(set(there)) == 1 else (sum(map(math.prod, there)),)
+    return WholeState(made, (None,) * len(made))
+
+
+class Blocks:
+    """Those of one parameter: ``tensors`` that the plan steps, and their ``shapes``.
+
+    ``here`` are those in the memory of ``local``: all, or of experts that ranks share as many as
+    it has, behind ``before`` others, or none. In place of what is elsewhere there are tensors of
+    nothing: a block has the same number on every rank, and its random numbers follow from that.
+    """
+
+    _spread: torch.Tensor | None = None  # the gradient of which each has its part
+
+    def __init__(self, of: BlocksOf, local: torch.Tensor, shape: Shape, *, before: int = 0):
+        self._of, self.local, self.shapes = of, local, of.shapes(shape)
+        with torch.no_grad():
+            line, nothing = local.detach().reshape(-1), local.detach().new_empty(0)
+            sizes = itertools.accumulate(map(math.prod, self.shapes[before:]))
+            ends = [end for end, size in enumerate(sizes, before + 1) if size == line.numel()]
+            self._own = range(before, ends[-1] if line.numel() else before)
+            self.here = pieces(line, [self.shapes[number] for number in self._own])
+        for tensor in self.here:
+            tensor.requires_grad_(local.requires_grad)
+        behind = len(self.shapes) - self._own.stop
+        self.tensors = [*(nothing.clone() for _ in range(before)), *self.here,
+                        *(nothing.clone() for _ in range(behind))]  # fmt: skip
+
+    @property
+    def _shapes_here(self) -> list[Shape]:
+        return [self.shapes[number] for number in self._own]
+
+    def layout(self, layout: Layout | None, number: int) -> Layout | None:
+        """What the plan is told of a block, by what it would be of the whole."""
+        if layout is None:
+            return None
+        shape, axes = self.shapes[number], [axis for _, names in layout.dims for axis in names]
+        start = None if layout.start is None or axes else (0,) * len(shape)
+        distinct = (*layout.distinct, *axes)
+        return dataclasses.replace(layout, shape=shape, dims=(), distinct=distinct, start=start)
+
+    # --- Gradients --------------------------------------------------------------
+
+    def spread_gradient(self) -> None:
+        """Gives each its part of the gradient that ``local`` has, if it has not got it."""
+        grad = self.local.grad
+        if grad is not None and grad is self._spread:
+            return
+        self._spread = grad if grad is not None and grad.is_contiguous() else None
+        own = [None] * len(self.here) if grad is None else pieces(grad.detach(), self._shapes_here)
+        for tensor, part in zip(self.here, own, strict=True):
+            set_grad(tensor, part)
+
+    def forget_gradient(self) -> None:
+        self._spread = None
+        for tensor in self.here:
+            tensor.grad = None
+
+    # --- States -----------------------------------------------------------------
+
+    def put(self, state: StateMap, items: dict, seen: Shape, words: str) -> None:
+        """Puts states of all, as they are seen, beside each of them in the plan's. TensorError, of
+        what ``words`` call, for one of another shape."""
+        if not self.here:
+            return
+        parts: list[dict] = [{} for _ in self.here]
+        wholes = self._of.states(seen)
+        for name, value in items.items():
+            if name in wholes and isinstance(value, torch.Tensor):
+                if tuple(value.shape) != wholes[name].shape:
+                    raise errors.TensorError(
+                        f"state '{name}' of {words} has shape {tuple(value.shape)}, expected "
+                        f"{wholes[name].shape}",
+                        "STEPC_SHAPE_MISMATCH",
+                    )
+                self._split(name, value, parts)
+                continue
+            parts[0][name] = value  # what nobody knows is refused for the first
+            if name == COUNT and isinstance(value, torch.Tensor):
+                for own in parts[1:]:
+                    own[name] = value.clone()
+        for tensor, own in zip(self.here, parts, strict=True):
+            state.put_quietly(tensor, own)
+
+    def _split(self, name: str, value: torch.Tensor, parts: list[dict]) -> None:
+        of_blocks = [self._of.of_block(shape) for shape in self._shapes_here]
+        having = [number for number, own in enumerate(of_blocks) if name in own]
+        shapes = [of_blocks[number][name].shape for number in having]
+        for number, piece in zip(having, pieces(value.detach(), shapes), strict=True):
+            parts[number][name] = piece
+
+    def joined(self, states_of: Callable[[torch.Tensor], dict], seen: Shape) -> dict:
+        """The plan's states of all, as they are seen, each in its one memory."""
+        wholes = self._of.states(seen)
+        found = [states_of(tensor) for tensor in self.here]
+        made = {}
+        for name in dict.fromkeys(itertools.chain.from_iterable(found)):
+            own = [items[name] for items in found if name in items]
+            made[name] = _join(own, wholes[name].shape) if name in wholes else own[0]
+        return made
+
+    def slots(self, slots_of: Callable[[torch.Tensor, Layout], list[Slot]], layout: Layout):
+        """The states that the plan has of all, on every rank, as :class:`Slot`."""
+        wholes, found = self._of.states(layout.shape), {}
+        for number, tensor in enumerate(self.tensors):
+            for slot in slots_of(tensor, self.layout(layout, number)):
+                found.setdefault(slot.name, slot._replace(whole=wholes[slot.name]))
+        return list(found.values())
+
+    def align_counts(self, state: StateMap) -> None:
+        """Gives all the count of the first, which the user has and may have written."""
+        counts = [state.get(tensor, {}).get(COUNT) for tensor in self.here]
+        for own in counts[1:]:
+            if isinstance(own, torch.Tensor) and isinstance(counts[0], torch.Tensor):
+                own.copy_(counts[0])
+
+
+def pieces(tensor: torch.Tensor, shapes: list[Shape]) -> list[torch.Tensor]:
+    """Tensors of these shapes that lie one behind the other: views, of a contiguous one."""
+    sizes = [math.prod(shape) for shape in shapes]
+    parts = tensor.reshape(-1).split(sizes)
+    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def _join(parts: list[torch.Tensor], shape: Shape) -> torch.Tensor:
+    """The tensor of which these are pieces."""
+    at = parts[0].storage_offset()
+    for part in parts:
+        same = part.untyped_storage()._cdata == parts[0].untyped_storage()._cdata
+        if part.numel() and not (same and part.storage_offset() == at):
+            raise errors.StepcError("the states of a parameter's blocks do not lie together")
+        at += part.numel()
+    if at - parts[0].storage_offset() != math.prod(shape):
+        raise errors.StepcError("the states of a parameter's blocks are not all there")
+    inner = (max(extent, 1) for extent in shape[:0:-1])
+    strides = list(itertools.accumulate(inner, operator.mul, initial=1))[::-1] if shape else ()
+    return parts[0].as_strided(shape, strides, parts[0].storage_offset())
+
+
+def planned_here(parts: Iterable) -> list[torch.Tensor]:
+    """The tensors of parts that the plan steps here."""
+    return [tensor for part in parts for tensor in part.planned_here]
+
+
+def spread_gradients(parts: Iterable) -> None:
+    """Gives blocks their parts of what has come for each."""
+    for part in parts:
+        if part.blocks is not None:
+            part.blocks.spread_gradient()
+
+
+def put_states(part, state: StateMap, items: dict) -> None:
+    """Puts states, as they are seen, beside the tensors that the plan steps of a part."""
+    if part.blocks is None:
+        state.put_quietly(part.local, items)
+    else:
+        part.blocks.put(state, items, part.seen_here, part.name)
+
+
+def states_of(part, state: StateMap) -> dict:
+    """The same, as the plan has them."""
+    if part.blocks is None:
+        return state[part.local]
+    return part.blocks.joined(lambda tensor: state[tensor], part.seen_here)
