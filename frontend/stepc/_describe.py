@@ -40,6 +40,12 @@ T = TypeVar("T")
 SCALE = ".scale"  # behind the name of a state of codes
 BLOCK = 64  # elements that have one
 
+
+def is_scale(name: str) -> bool:
+    """Whether a state of the name is the scales of another."""
+    return name.endswith(SCALE)
+
+
 _TYPES = {"": (0, 0, 0), **{name: (t.code, t.bits, t.lanes) for name, t in DATA_TYPES.items()}}
 _STORAGES = {(t.code, t.bits): name for name, t in DATA_TYPES.items()}
 

@@ -213,3 +213,58 @@ def test_a_pattern_of_parameters_says_whether_they_have_codes():
 def test_what_describes_it():
     _, optimizer = make()
     assert "q8" in repr(optimizer._kept)
+
+
+def experts(cls, state_dtype, apart):
+    """Three steps of experts: as one parameter with a view, or each by itself."""
+    torch.manual_seed(0)
+    values, params = torch.randn(3, 64, 96), []
+    params = [torch.nn.Parameter(v.clone()) for v in (values if apart else [values])]
+    group = {"params": params, **({} if apart else {"view": "e n m -> e n m"})}
+    optimizer = cls([group], lr=0.05, state_dtype=state_dtype)
+    for _ in range(3):
+        grads = torch.randn(3, 64, 96)
+        for param, grad in zip(params, grads if apart else [grads], strict=True):
+            param.grad = grad
+        optimizer.step()
+    return params, optimizer
+
+
+@pytest.mark.parametrize("cls", [st.SOAP, st.Dion])
+def test_matrices_of_a_view(cls):
+    params, optimizer = experts(cls, "q8", apart=False)
+    alone, single = experts(cls, "q8", apart=True)
+    assert torch.equal(params[0], torch.stack(list(alone)))
+    for name, value in optimizer.state[params[0]].items():
+        if name != "step":
+            assert torch.equal(value, torch.stack([single.state[p][name] for p in alone])), name
+    saved = optimizer.state_dict()
+    after = []
+    for state in (saved, floats(saved)):
+        for kept in ("q8", None):
+            others, other = experts(cls, kept, apart=False)
+            others[0].data.copy_(params[0])
+            other.load_state_dict(state)
+            others[0].grad = torch.ones(3, 64, 96)
+            other.step()
+            names = other.state[others[0]]
+            assert any(name.endswith(".scale") for name in names) == (kept == "q8")
+            after.append(others[0])
+    assert all(torch.equal(after[0], one) for one in after)
+
+
+def test_parts_of_several_sizes():
+    torch.manual_seed(0)
+    param = torch.nn.Parameter(torch.randn(256, 64))
+    group = {"params": [param], "view": "(128 + 64 + 64) m -> 128 m + 64 m + 64 m"}
+    optimizer = st.SOAP([group], state_dtype="q8")
+    param.grad = torch.randn(256, 64)
+    optimizer.step()
+    lines = [n for n, v in optimizer.state[param].items() if v.dim() == 1 and v.numel() > 4096]
+    assert lines
+    saved = optimizer.state_dict()
+    other = st.SOAP([{**group, "params": [torch.nn.Parameter(param.detach().clone())]}])
+    other.load_state_dict(saved)
+    other.param_groups[0]["params"][0].grad = param.grad
+    with pytest.raises(errors.TensorError, match="lie in a line, which cannot become"):
+        other.step()

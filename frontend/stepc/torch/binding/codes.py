@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 import torch
 
 from ... import _codes, errors
-from ..._describe import BLOCK, SCALE, State
+from ..._describe import BLOCK, SCALE, State, is_scale
 from ..tensors.members import Member
 from .state_map import ParamState
 
@@ -116,7 +116,7 @@ def _floats(state: dict, name: str, codes: torch.Tensor, member: Member) -> torc
 def drop_scales(state: ParamState, names: Collection[str]) -> None:
     """Takes those out of a parameter's state whose codes have become floats; ``names`` are its
     states."""
-    for name in [name for name in state if str(name).endswith(SCALE) and name not in names]:
+    for name in [name for name in state if is_scale(str(name)) and name not in names]:
         state.drop_quietly(name)
 
 

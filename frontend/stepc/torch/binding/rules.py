@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from ... import errors
-from ..._describe import BLOCK, SCALE, Query, Tensor
+from ..._describe import BLOCK, Query, Tensor, is_scale
 from ..._mesh import Layout
 from ...interface import Interface, Options, describe_option, describe_options
 from ..tensors import dlpack as _tensors
@@ -176,14 +176,20 @@ class Variants(Rules):
 
 class WholeState(NamedTuple):
     """A state of a whole tensor: its shape, and which dim of the parameter each of its
-    dims is, None for one that the definition has not from the parameter."""
+    dims is, None for one that the definition has not from the parameter; ``per``: of how many
+    elements along the last one is, more than one of scales."""
 
     shape: tuple[int, ...]
     of_param: tuple[int | None, ...]
+    per: int = 1
 
     def has_dims_of(self, param: torch.Tensor) -> bool:
         """Whether it has all dims of the parameter and no others."""
-        return self.of_param == tuple(range(param.dim()))
+        return self.is_full(param.dim())
+
+    def is_full(self, dims: int) -> bool:
+        """The same of a parameter of so many."""
+        return self.per == 1 and self.of_param == tuple(range(dims))
 
 
 class Slot(NamedTuple):
@@ -197,8 +203,9 @@ class Slot(NamedTuple):
         """Where a rank's part of it lies, beside a part of the parameter."""
         pairs = zip(self.whole.shape, self.whole.of_param, strict=True)
         found = [range(extent) if of is None else indices[of] for extent, of in pairs]
-        if self.name.endswith(SCALE) and (of := self.whole.of_param[-1]) is not None:
-            found[-1] = range(indices[of].start // BLOCK, -(-indices[of].stop // BLOCK))
+        per = self.whole.per
+        if per > 1 and (of := self.whole.of_param[-1]) is not None:
+            found[-1] = range(indices[of].start // per, -(-indices[of].stop // per))
         return found
 
 
@@ -213,7 +220,7 @@ def whole_states(found: Tensor, dropped: dict[str, int]) -> dict[str, WholeState
         if (at := dropped.get(state.name)) is not None:
             at += len(shape)
             shape, of_param = (own[:at] + own[at + 1 :] for own in (shape, of_param))
-        states[state.name] = WholeState(shape, of_param)
+        states[state.name] = WholeState(shape, of_param, BLOCK if is_scale(state.name) else 1)
     return states
 
 

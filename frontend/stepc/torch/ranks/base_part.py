@@ -44,12 +44,13 @@ class Seen:
         if self.is_full(state):
             return WholeState(shape, tuple(range(len(shape))))
         dims = tuple(None if of is None else self.view.own_dim(of) for of in state.of_param)
-        if dims == tuple(range(len(shape))):  # it would be taken for one of all elements
-            dims = (None,) * len(dims)
-        return WholeState(state.shape, dims)
+        made = WholeState(state.shape, dims, state.per)
+        if made.is_full(len(shape)):  # it would be taken for one of all elements
+            made = made._replace(of_param=(None,) * len(dims))
+        return made
 
     def is_full(self, state: WholeState) -> bool:
-        return state.of_param == tuple(range(len(self.view.seen)))
+        return state.is_full(len(self.view.seen))
 
 
 class Part:

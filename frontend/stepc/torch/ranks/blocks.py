@@ -21,7 +21,9 @@ from collections.abc import Callable, Iterable
 import torch
 
 from ... import errors
+from ..._describe import SCALE
 from ..._mesh import Layout
+from ..binding.codes import decode, encode
 from ..binding.rules import Slot, WholeState
 from ..binding.state_map import StateMap
 from ..tensors.dlpack import set_grad
@@ -61,7 +63,7 @@ class BlocksOf:
         made = {}
         for name, own in self._states_of(seen[-2:]).items():
             dims = (None if of is None else of + len(leading) for of in own.of_param)
-            made[name] = WholeState((*leading, *own.shape), (*range(len(leading)), *dims))
+            made[name] = WholeState((*leading, *own.shape), (*range(len(leading)), *dims), own.per)
         return made
 
     def _of_parts(self, seen: Shape) -> dict[str, WholeState]:
@@ -74,7 +76,7 @@ class BlocksOf:
 def _together(seen: Shape, shapes: list[Shape], states: list[WholeState | None]) -> WholeState:
     """A state of several blocks, of which some may not have it."""
     full = all(
-        own is not None and own.of_param == tuple(range(len(shape)))
+        own is not None and own.is_full(len(shape))
         for own, shape in zip(states, shapes, strict=True)
     )
     if full:
@@ -147,7 +149,7 @@ class Blocks:
             return
         parts: list[dict] = [{} for _ in self.here]
         wholes = self._of.states(seen)
-        for name, value in items.items():
+        for name, value in _recoded(items, wholes, words).items():
             if name in wholes and isinstance(value, torch.Tensor):
                 if tuple(value.shape) != wholes[name].shape:
                     raise errors.TensorError(
@@ -195,6 +197,35 @@ class Blocks:
         for own in counts[1:]:
             if isinstance(own, torch.Tensor) and isinstance(counts[0], torch.Tensor):
                 own.copy_(counts[0])
+
+
+def _recoded(items: dict, wholes: dict[str, WholeState], words: str) -> dict:
+    """Floats as codes and codes as floats, where these are kept. TensorError where parts have
+    states of several sizes, which lie in a line."""
+    made = dict(items)
+    for name, value in items.items():
+        scale = name + SCALE
+        if not isinstance(value, torch.Tensor) or name not in wholes:
+            continue
+        to_codes = scale in wholes and value.is_floating_point()
+        if not to_codes and not (scale in items and scale not in wholes):
+            continue
+        scales = wholes[scale].shape if to_codes else tuple(items[scale].shape)
+        if len(value.shape) < 2 or tuple(value.shape[:-1]) != scales[:-1]:
+            have = "floats" if to_codes else "codes"
+            raise errors.TensorError(
+                f"state '{name}' of {words} is of {have} that lie in a line, which cannot become "
+                "what this optimizer keeps; load it into one that keeps the same",
+                "STEPC_INVALID_ARGUMENT",
+            )
+        # Rows are those of a matrix, however short.
+        rows = value.reshape(-1, value.shape[-1])
+        if to_codes:
+            codes, of = encode(rows, (len(rows), scales[-1]))
+            made[name], made[scale] = codes.view(value.shape), of.view(scales)
+        else:
+            made[name] = decode(rows, made.pop(scale)).view(value.shape)
+    return made
 
 
 def pieces(tensor: torch.Tensor, shapes: list[Shape]) -> list[torch.Tensor]:

@@ -113,9 +113,9 @@ class DTensorPart(Part):
         if not self.is_sharded or self.blocks is None:
             return found
         # Blocks are cut as the parameter is: between rows.
-        full = tuple(range(self.param.dim()))
+        dims = self.param.dim()
         return {
-            name: own if own.of_param == full else own._replace(of_param=(0, *own.of_param[1:]))
+            name: own if own.is_full(dims) else own._replace(of_param=(0, *own.of_param[1:]))
             for name, own in found.items()
         }
 

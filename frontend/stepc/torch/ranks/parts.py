@@ -39,7 +39,7 @@ from collections.abc import Callable
 
 import torch
 
-from ..._describe import SCALE
+from ..._describe import SCALE, is_scale
 from ..binding.groups import rules_of
 from ..binding.rules import Rules, WholeState, whole_states
 from ..tensors.dlpack import set_grad
@@ -228,7 +228,7 @@ def _shares_of(optimizer, batches: list[list], cost_of: Callable[[object], float
     def has_codes(part) -> bool:
         if not kept.keeps_codes:  # of which definition, need not be known
             return False
-        names = [name.removesuffix(SCALE) for name in part.whole if name.endswith(SCALE)]
+        names = [name.removesuffix(SCALE) for name in part.whole if is_scale(name)]
         return bool(kept.coded(part.local.dtype, names, part.label))
 
     return Shares(batches, optimizer._zero, cost_of, has_codes)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ... import _structures
-from ..._describe import SCALE, Tensor
+from ..._describe import SCALE, Tensor, is_scale
 from ..._mesh import Entry, Layout, Mesh
 from . import dlpack as _tensors
 
@@ -217,7 +217,7 @@ def runtime_bindings(members: list[Member], mesh: Mesh | None = None) -> tuple[c
         if member.entry is not None:
             layouts.append(member.entry.struct(mesh))
             binding.entry = ctypes.addressof(layouts[-1])
-        if any(name.endswith(SCALE) for name in member.names):
+        if any(is_scale(name) for name in member.names):
             begin = (at - ctypes.addressof(pointers)) // ctypes.sizeof(ctypes.c_void_p)
             own = pointers[begin : begin + len(member.states)]
             layouts.append(_coded(binding, member, own))
@@ -228,7 +228,7 @@ def runtime_bindings(members: list[Member], mesh: Mesh | None = None) -> tuple[c
 
 def _coded(binding: _structures.Binding, member: Member, addresses: list[int]) -> list:
     """Says which states are codes, whose scales stand behind them; returns what must live."""
-    own = [k for k, name in enumerate(member.names) if not name.endswith(SCALE)]
+    own = [k for k, name in enumerate(member.names) if not is_scale(name)]
     coded = [f"{member.names[k]}{SCALE}" in member.names for k in own]
     states = (ctypes.c_void_p * len(own))(*[addresses[k] for k in own])
     scales = (ctypes.c_void_p * len(own))(

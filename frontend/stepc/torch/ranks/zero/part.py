@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 
 from .... import errors
-from ...._describe import BLOCK, SCALE
+from ...._describe import BLOCK, is_scale
 from ...._mesh import Layout
 from ...binding.rules import WholeState
 from ...tensors.dlpack import set_grad
@@ -131,12 +131,12 @@ class ZeroPart(Part):
         whole = self.whole.get(name)
         if whole is None or self.by_rows:
             return False
-        return name.endswith(SCALE) or whole.has_dims_of(self.inner.param)
+        return is_scale(name) or whole.has_dims_of(self.inner.param)
 
     def range_of(self, name: str, begin: int, end: int) -> tuple[int, int]:
         """Of elements [begin, end) of the parameter, which begin and end where blocks do, those of
         a state that is cut."""
-        if not name.endswith(SCALE):
+        if not is_scale(name):
             return begin, end
         scales = self.whole[name].shape
         row = math.prod(self.inner.local.shape[len(scales) - 1 :])
