@@ -189,6 +189,18 @@ def test_codes_without_scales_are_refused():
                 step(others, other)
 
 
+def test_averages_and_masters_have_none():
+    torch.manual_seed(0)
+    params = [torch.nn.Parameter(torch.randn(64, 128).to(torch.bfloat16))]
+    more = {"average": st.EMA(0.9), "master": "f32", "state_dtype": "q8"}
+    optimizer = st.AdamW(params, lr=0.05, **more)
+    step(params, optimizer)
+    coded = {
+        name for name, value in optimizer.state[params[0]].items() if value.dtype is torch.uint8
+    }
+    assert coded == {"exp_avg", "exp_avg_sq"}
+
+
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [

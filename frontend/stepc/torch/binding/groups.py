@@ -18,7 +18,7 @@ from ..tensors.members import Member, ObstacleError, trainable_members
 from ..tensors.patterns import KEY as VIEW
 from .flags import compiler_flags
 from .hypers import HyperReader
-from .rules import OfShape, Rules, variant_specs
+from .rules import OfShape, Rules, can_be_codes, variant_specs
 from .state_map import StateMap
 
 
@@ -68,7 +68,7 @@ def rules_of(optimizer) -> Rules:
     interface = optimizer._get_definition().interface()
     groups = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
     options = [interface.resolve(g.options, g.hypers) for g in groups]
-    names = [name for name in interface.states if name not in optimizer._dropped_dims]
+    names = can_be_codes(interface, optimizer._dropped_dims)
     coded = optimizer._kept.coded(torch.float32, names)
     return Rules(interface, options, [g.of_shape for g in groups], coded)
 

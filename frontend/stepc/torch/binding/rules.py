@@ -147,10 +147,10 @@ class Variants(Rules):
         )
 
     def _coded_beside(self, member: Member) -> tuple[str, ...]:
-        """Those that the user does not see in another shape."""
+        """Those of its states that are to be codes."""
         if not self._kept.keeps_codes:
             return ()
-        names = [name for name in self._interface.states if name not in self._dropped]
+        names = can_be_codes(self._interface, self._dropped)
         return self._kept.coded(member.param.dtype, names, member.label)
 
     def missing(self, member: Member, found: Tensor) -> errors.TensorError:
@@ -172,6 +172,12 @@ class Variants(Rules):
             + (f", {words}" if words else ""),
             "STEPC_DTYPE_MISMATCH",
         )
+
+
+def can_be_codes(interface: Interface, dropped: Collection[str]) -> list[str]:
+    """The definition's own states, and of these those that the user does not see in another
+    shape: averages are not."""
+    return [n for n in interface.states if n not in dropped and n not in _features.STATES]
 
 
 class WholeState(NamedTuple):
