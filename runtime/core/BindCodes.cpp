@@ -70,6 +70,11 @@ void Binder::readFormats(int64_t i, NewTensor &tensor) const {
            "tensor %s: state '%s' is kept as codes, and the plan runs on %s: "
            "that is for the cpu",
            name, state.name.c_str(), plan.engine->getName().c_str());
+    if (!variant.carried.empty())
+      fail(STEPC_INVALID_ARGUMENT,
+           "tensor %s: state '%s' is kept as codes, and the package keeps "
+           "statistics from step to step (--exclusive-writes)",
+           name, state.name.c_str());
     if (operand >= 64)
       fail(STEPC_INVALID_ARGUMENT,
            "tensor %s: state '%s' is operand %zu, the first 64 can be codes",
@@ -187,8 +192,7 @@ void Binder::setCodedSize(NewTensor &tensor) const {
     bound.size.workspace +=
         int64_t(roundUpToLine(rows.getRowBytes(bound.getMaxRank())));
   }
-  const StateCodes *first = tensor.codes.data();
-  int64_t window = StateCodes::getWindow(first, first + tensor.codes.size());
+  int64_t window = StateCodes::getMostOfWindow(int64_t(tensor.codes.size()));
   for (const StateCodes &codes : tensor.codes)
     if (!codes.kept)
       bound.size.workspace += StateCodes::getScratchBytes(

@@ -28,27 +28,36 @@ Model::Model(std::shared_ptr<const Package> loaded,
 /// settled for a class, before there are tensors.
 static constexpr int64_t kProductBytes = 2 * 320 / kFlopsOfByte;
 
-/// Adds what the entry has to do with operands. What a finish reads and writes
-/// nobody says; a product or a decomposition may be of states with other dims
-/// than the parameter's. What may be left out has to be there as it was.
-static void addOperands(const Variant &variant, const ScheduleEntry &entry,
-                        ClassSegment &segment) {
-  auto getBits = [](const std::vector<size_t> &list) {
-    uint64_t bits = 0;
-    for (size_t k : list)
-      bits |= k < 64 ? uint64_t(1) << k : 0;
-    return bits;
-  };
+static uint64_t getBits(const std::vector<size_t> &operands) {
+  uint64_t bits = 0;
+  for (size_t k : operands)
+    bits |= k < 64 ? uint64_t(1) << k : 0;
+  return bits;
+}
+
+/// Adds what a kernel has to do with operands. What may be left out has to be
+/// there as it was.
+static void addOperands(const ScheduleEntry &entry, ClassSegment &segment) {
   uint64_t writes = getBits(entry.writes);
   segment.reads |= getBits(entry.reads) | (entry.unlessSlot < 0 ? 0 : writes);
   segment.writes |= writes;
-  if (entry.kind != EntryKind::Finish)
-    return;
+}
+
+/// Adds what a segment's finishes may read and write: nobody says so. Vectors
+/// come of statistics; other states of products and decompositions, of which
+/// there are some where a rule has dims that ranks cannot share. A segment that
+/// has to do with no state, as that of the gradients' norm, has none.
+static void addFinishes(const Manifest &manifest, const Variant &variant,
+                        bool hasProducts, ClassSegment &segment) {
+  uint64_t states = getBits(variant.states), wide = 0;
+  bool hasMatrices = !manifest.rules[variant.rule].unshardable.empty();
   for (size_t k : variant.states)
-    if (k < 64 && variant.operands[k].reach == Reach::Reduced) {
-      segment.reads |= uint64_t(1) << k;
-      segment.writes |= uint64_t(1) << k;
-    }
+    if (k < 64 && (hasMatrices || variant.operands[k].reach != Reach::Full))
+      wide |= uint64_t(1) << k;
+  if (!hasProducts && !((segment.reads | segment.writes) & states))
+    return;
+  segment.reads |= wide;
+  segment.writes |= wide;
 }
 
 /// The operands that a segment writes and a later one has to do with. They are
@@ -74,7 +83,8 @@ static uint64_t keepOperands(ClassSegment *begin, ClassSegment *end) {
 }
 
 /// What a variant does in the segment, whose entries begin at `entry`.
-static ClassSegment makeSegment(const Variant &variant, int64_t segment,
+static ClassSegment makeSegment(const Manifest &manifest,
+                                const Variant &variant, int64_t segment,
                                 size_t &entry) {
   const std::vector<ScheduleEntry> &schedule = variant.schedule;
   ClassSegment made;
@@ -83,15 +93,20 @@ static ClassSegment makeSegment(const Variant &variant, int64_t segment,
          schedule[entry].transfer)
     ++entry;
   made.beginEntry = int64_t(entry);
+  bool hasFinish = false, hasProducts = false;
   for (; entry < schedule.size() && schedule[entry].segment == segment &&
          schedule[entry].isCalled();
        ++entry) {
     made.whole |= variant.takesRows(schedule[entry]);
-    addOperands(variant, schedule[entry], made);
+    addOperands(schedule[entry], made);
+    hasFinish |= schedule[entry].kind == EntryKind::Finish;
+    hasProducts |= schedule[entry].products > 0;
     made.elementBytes += variant.getBytesPerElement(schedule[entry]) +
                          schedule[entry].products * kProductBytes;
   }
   made.endEntry = int64_t(entry);
+  if (hasFinish)
+    addFinishes(manifest, variant, hasProducts, made);
   // The ranks' part of the segment.
   while (entry < schedule.size() && schedule[entry].segment == segment)
     ++entry;
@@ -101,7 +116,7 @@ static ClassSegment makeSegment(const Variant &variant, int64_t segment,
 void Model::addClasses(const Variant &variant, int64_t chunkElements) {
   size_t entry = 0;
   for (int64_t s = 0; s < getManifest().getNumSegments(); ++s)
-    classSegments.push_back(makeSegment(variant, s, entry));
+    classSegments.push_back(makeSegment(getManifest(), variant, s, entry));
   ClassSegment *end = classSegments.data() + classSegments.size();
   keptOperands.push_back(
       keepOperands(end - getManifest().getNumSegments(), end));
@@ -115,6 +130,12 @@ void Model::addClasses(const Variant &variant, int64_t chunkElements) {
     if (const auto &own = exchanged.contribution)
       contributionSlots[first + own->statistic] = {
           int64_t(own->slot), own->partial, statistics[own->statistic].maximum};
+}
+
+StateCodesRange Model::getCodes(const BoundTensor &tensor) const {
+  RowCodes own = classes[tensor.rowClass].getCodes(tensor.row);
+  const StateCodes *first = codes.data() + own.first;
+  return {first, first + own.count};
 }
 
 View Model::getView(const BoundTensor &tensor, size_t operand) const {

@@ -98,6 +98,8 @@ struct Model {
   bool isKept(int32_t variant, size_t operand) const {
     return operand < 64 && keptOperands[size_t(variant)] >> operand & 1;
   }
+  /// Those of the tensor's states that are kept as codes.
+  StateCodesRange getCodes(const BoundTensor &tensor) const;
   View getView(const BoundTensor &tensor, size_t operand) const;
   OperandName getOperandName(int64_t id, size_t operand) const;
   const ClassSegment &getSegment(size_t variant, int64_t segment) const {

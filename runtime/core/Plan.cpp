@@ -122,10 +122,7 @@ void Plan::setCount(int64_t id, int64_t count) {
 
 void Plan::getScales(int64_t id, size_t operand, DLTensor &out) const {
   const BoundTensor &tensor = model.tensors[id];
-  const RowClass &rows = model.classes[tensor.rowClass];
-  RowCodes own = rows.getCodes(tensor.row);
-  for (int32_t c = own.first; c < own.first + own.count; ++c) {
-    const StateCodes &codes = model.codes[size_t(c)];
+  for (const StateCodes &codes : model.getCodes(tensor)) {
     if (size_t(codes.operand) != operand)
       continue;
     out = {};

@@ -51,6 +51,10 @@ bool Plan::touchesOwnRow(const BoundTensor &tensor,
     if (begin < high && low < end)
       return true;
   }
+  for (const StateCodes &codes : model.getCodes(tensor))
+    if (begin < codes.scales + uintptr_t(codes.numScales) * sizeof(float) &&
+        codes.scales < end)
+      return true;
   return false;
 }
 
@@ -168,6 +172,14 @@ void Plan::requireOwnRow(int64_t id, const View &grad) {
       fail(STEPC_OVERLAP, "%s and %s share memory",
            model.getOperandName(id, variant.grad).str().c_str(),
            model.getOperandName(id, k).str().c_str());
+  for (const StateCodes &codes : model.getCodes(tensor))
+    if (overlapChecker.overlap(grad, codes.getScalesView())) {
+      OperandName scales = model.getOperandName(id, size_t(codes.operand));
+      scales.scales = true;
+      fail(STEPC_OVERLAP, "%s and %s share memory",
+           model.getOperandName(id, variant.grad).str().c_str(),
+           scales.str().c_str());
+    }
 }
 
 /// Makes `given` the operand, which has its dtype and shape and may have other
@@ -269,9 +281,8 @@ void Plan::addViews(int64_t id, uintptr_t begin, uintptr_t end,
     if (view.address + span.low < end && begin < view.address + span.high)
       overlapChecker.add({view, !isGrad, id, int64_t(k)});
   }
-  RowCodes own = model.classes[tensor.rowClass].getCodes(tensor.row);
-  for (int32_t c = own.first; c < own.first + own.count; ++c) {
-    OwnedView scales = OwnedView::ofScales(model.codes[size_t(c)], id);
+  for (const StateCodes &codes : model.getCodes(tensor)) {
+    OwnedView scales = OwnedView::ofScales(codes, id);
     ByteSpan span = getByteSpan(scales.view);
     if (scales.view.address < end && begin < scales.view.address + span.high)
       overlapChecker.add(scales);

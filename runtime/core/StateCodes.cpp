@@ -43,13 +43,27 @@ std::vector<int64_t> stepc::getScaleShape(const std::vector<int64_t> &shape,
   return scales;
 }
 
-int64_t StateCodes::getWindow(const StateCodes *begin, const StateCodes *end) {
+int64_t StateCodes::getMostOfWindow(int64_t numStates) {
   // Half of a first-level cache, the other half for what has no codes.
   constexpr int64_t kWindowBytes = 16 * 1024;
-  int64_t most = kWindowBytes / int64_t(sizeof(float)) / (end - begin);
-  for (const StateCodes *state = begin; state != end; ++state)
-    most = state->getChunk(most);
-  return most;
+  int64_t most = kWindowBytes / int64_t(sizeof(float)) / numStates;
+  return std::max(kCodeBlock, most / kCodeBlock * kCodeBlock);
+}
+
+/// All states of codes of a tensor whose kernels take elements have its rows.
+int64_t StateCodes::getWindow(const StateCodes *begin, const StateCodes *end,
+                              int64_t first, int64_t last) {
+  int64_t most = getMostOfWindow(end - begin);
+  int64_t columns = begin->rows.columns;
+  if (columns % kCodeBlock) {
+    int64_t column = (begin->rows.first + first) % columns;
+    // Whole rows, from the begin of one; else up to the end of this one.
+    if (column == 0 && columns <= most)
+      most = most / columns * columns;
+    else
+      most = std::min(most, columns - column);
+  }
+  return std::min(most, last - first);
 }
 
 View StateCodes::getScalesView() const {
@@ -145,15 +159,17 @@ void BlockCut::setBox(const std::vector<int64_t> &part,
                       const std::vector<int64_t> &start,
                       StateCodes &codes) const {
   codes.elements = countElements(part.data(), int64_t(part.size()));
-  int64_t row = countRow(part, dim), inner = countRow(whole, dim + 1);
+  int64_t row = countRow(part, dim);
   for (size_t i = dim + 1; i < whole.size() && codes.elements; ++i)
     if (part[i] != whole[i])
-      refuse("is shared out along a dim inside of its rows");
+      refuse("it is shared out along a dim inside of them");
   codes.rows = {std::max<int64_t>(row, 1), 0};
   if (codes.elements && part[dim] != whole[dim]) {
+    if (dim + 1 != whole.size())
+      refuse("these are several dims, of which the first is shared out");
     if (start.empty())
       refuse("the layout does not say where this rank's part begins");
-    require(start[dim] * inner, start[dim] * inner + row);
+    require(start[dim], start[dim] + row);
   }
   setScales(getScaleShape(part, dim), codes);
 }

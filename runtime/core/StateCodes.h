@@ -78,8 +78,20 @@ struct StateCodes {
   /// How many elements a chunk of at most `most` has, or of a row where no
   /// smaller ones begin with blocks.
   int64_t getChunk(int64_t most) const;
-  /// And what of a chunk a kernel takes at a time, with these states.
-  static int64_t getWindow(const StateCodes *begin, const StateCodes *end);
+  /// What a kernel takes at a time at most, with so many states of codes.
+  static int64_t getMostOfWindow(int64_t numStates);
+  /// And of elements [first, last): a window ends where a block does.
+  static int64_t getWindow(const StateCodes *begin, const StateCodes *end,
+                           int64_t first, int64_t last);
+};
+
+/// Those of one tensor.
+struct StateCodesRange {
+  const StateCodes *first;
+  const StateCodes *last;
+
+  const StateCodes *begin() const { return first; }
+  const StateCodes *end() const { return last; }
 };
 
 /// Where the blocks of a state lie in a rank's part of it.

@@ -77,9 +77,8 @@ void CodedRow::runChunk(StepcKernel kernel, const StepcCall &call,
   changed.chunks = &window;
   changed.workspace += roundUpToLine(size_t(size) * sizeof(int64_t));
   const int64_t last = window.start + window.length;
-  const int64_t most = StateCodes::getWindow(begin, this->end);
   for (; window.start < last; window.start += window.length) {
-    window.length = std::min(most, last - window.start);
+    window.length = StateCodes::getWindow(begin, this->end, window.start, last);
     runWindow(kernel, changed, copy + part.operandsWord);
   }
 }

@@ -176,17 +176,66 @@ def test_a_rank_of_columns_last_in_memory_is_refused():
     assert torch.equal(param, before) and not optimizer.state
 
 
-def test_codes_without_scales_are_refused():
-    for dtype in ("q8", None):
-        params, optimizer = make()
+@pytest.mark.parametrize("dtype", ["q8", None])
+def test_codes_without_scales_are_refused(dtype):
+    params, optimizer = make()
+    step(params, optimizer)
+    saved = optimizer.state_dict()
+    saved["state"][0].pop("exp_avg.scale")
+    others, other = make(state_dtype=dtype)
+    other.load_state_dict(saved)
+    with pytest.raises(errors.TensorError, match=r"codes, without 'exp_avg\.scale'"):
+        step(others, other)
+
+
+def test_scales_of_other_codes_are_refused():
+    codes = torch.zeros(64, 128, dtype=torch.uint8)
+    for shape in ((1,), (64, 1), (64, 3), (63, 2), (128, 2), ()):
+        with pytest.raises(errors.TensorError, match=r"codes of shape \(64, 128\) have scales of"):
+            st.decode_state(codes, torch.zeros(shape))
+    with pytest.raises(errors.TensorError, match=r"codes have dtype torch\.float32"):
+        st.decode_state(torch.zeros(64, 128), torch.zeros(64, 2))
+
+
+def test_statistics_that_are_kept_from_step_to_step():
+    params, optimizer = make(st.LARS, momentum=0.9, exclusive_writes=True)
+    with pytest.raises(errors.StepcError, match="keeps statistics from step to step"):
         step(params, optimizer)
-        saved = optimizer.state_dict()
-        saved["state"][0].pop("exp_avg.scale")
-        others, other = make(state_dtype=dtype)
-        other.load_state_dict(saved)
-        if dtype is None:
-            with pytest.raises(errors.TensorError, match=r"codes, without 'exp_avg\.scale'"):
-                step(others, other)
+
+
+def test_a_state_beside_a_pattern():
+    torch.manual_seed(0)
+    param = torch.nn.Parameter(torch.randn(64, 128))
+    optimizer = st.AdamW([("w", param)], state_dtype={"*": "q8", "exp_avg_sq": torch.float32})
+    step([param], optimizer)
+    state = optimizer.state[param]
+    assert state["exp_avg"].dtype is torch.uint8 and state["exp_avg_sq"].dtype is torch.float32
+
+
+@pytest.mark.parametrize(
+    "state_dtype, coded",
+    [
+        ({"*": "q8", "experts.*": torch.float32}, False),
+        ({"*": "q8", "experts.w": torch.float32}, False),
+        ({"experts.w": "q8"}, True),
+    ],
+)
+def test_names_of_parameters_with_views(state_dtype, coded):
+    found = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        param = torch.nn.Parameter(torch.randn(3, 64, 96))
+        group = {"params": [("experts.w", param)], "view": "e n m -> e n m"}
+        found.append((param, st.SOAP([group], state_dtype=state_dtype)))
+    (param, optimizer), (other, again) = found
+    step([param], optimizer)
+    names = optimizer.state[param]
+    assert any(name.endswith(".scale") for name in names) == coded
+    other.data.copy_(param)
+    again.load_state_dict(optimizer.state_dict())
+    step([param], optimizer, 2)
+    step([other], again, 2)
+    assert torch.equal(param, other)
 
 
 def test_averages_and_masters_have_none():
@@ -220,11 +269,6 @@ def test_a_pattern_of_parameters_says_whether_they_have_codes():
     optimizer = st.AdamW([("w", param)], state_dtype={"w*": torch.bfloat16})
     with pytest.raises(TypeError, match=r"state_dtype of 'w\*', a pattern of parameters' names"):
         step([param], optimizer)
-
-
-def test_what_describes_it():
-    _, optimizer = make()
-    assert "q8" in repr(optimizer._kept)
 
 
 def experts(cls, state_dtype, apart):
@@ -266,6 +310,7 @@ def test_matrices_of_a_view(cls):
 
 
 def test_parts_of_several_sizes():
+    """Codes of them become floats, and floats no codes."""
     torch.manual_seed(0)
     param = torch.nn.Parameter(torch.randn(256, 64))
     group = {"params": [param], "view": "(128 + 64 + 64) m -> 128 m + 64 m + 64 m"}
@@ -274,9 +319,16 @@ def test_parts_of_several_sizes():
     optimizer.step()
     lines = [n for n, v in optimizer.state[param].items() if v.dim() == 1 and v.numel() > 4096]
     assert lines
-    saved = optimizer.state_dict()
-    other = st.SOAP([{**group, "params": [torch.nn.Parameter(param.detach().clone())]}])
-    other.load_state_dict(saved)
-    other.param_groups[0]["params"][0].grad = param.grad
-    with pytest.raises(errors.TensorError, match="lie in a line, which cannot become"):
-        other.step()
+    other = torch.nn.Parameter(param.detach().clone())
+    other.grad = param.grad
+    again = st.SOAP([{**group, "params": [other]}], state_dtype="q8")
+    again.load_state_dict(optimizer.state_dict())
+    again.step()
+    optimizer.step()
+    assert torch.equal(param, other)
+    wide = st.SOAP([{**group, "params": [other]}])
+    other.grad = param.grad
+    wide.step()
+    again.load_state_dict(wide.state_dict())
+    with pytest.raises(errors.TensorError, match="of the floats of several parts, which cannot"):
+        again.step()

@@ -201,6 +201,20 @@ TEST_F(CodesTest, parametersThatCannotHaveThem) {
   ASSERT_OK(stepcStep(plan.get()));
 }
 
+TEST_F(CodesTest, gradientsInTheirMemory) {
+  // A gradient of which the last four elements are the first scales.
+  constexpr size_t kSize = kRows * kColumns * sizeof(float);
+  std::vector<char> both(kSize + secondScales.memory.size());
+  secondScales.tensor.data = both.data() + kSize;
+  ASSERT_OK(bind());
+  Bytes large({kRows, kColumns}, {kDLFloat, 32, 1});
+  large.tensor.data = both.data() + 16;
+  EXPECT_REFUSED(STEPC_OVERLAP,
+                 "tensor 'w': gradient and tensor 'w': scales of state "
+                 "'second' share memory",
+                 stepcPlanSetGrad(plan.get(), 0, &large.tensor));
+}
+
 TEST_F(CodesTest, statesOfOtherTypes) {
   Array wide(Type::F64, {kRows, kColumns}), grads(Type::F64, {kRows, kColumns});
   binding.param = wide.dl();

@@ -7,7 +7,6 @@ all of them."""
 
 from . import _release, apex, bitsandbytes, came, colossal, deepspeed, hf, lomo, moonlight, muon
 from .about import info
-from .binding.codes import decode_state
 from .binding.features import EMA, SWA, ClipByNorm, ClipByValue, DynamicLossScale
 from .optimizers.apollo import APOLLOAdamW
 from .optimizers.dion import Dion
@@ -39,6 +38,7 @@ from .ranks.layouts import Layout
 from .ranks.zero.settings import Zero
 from .step.profiling import profile_kernels
 from .step.report import StepReport
+from .step.saved_codes import decode_state
 from .step.scaler import GradScaler
 
 __all__ = [

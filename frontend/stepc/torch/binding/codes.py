@@ -22,20 +22,43 @@ def encode(values: torch.Tensor, scales: tuple[int, ...]) -> tuple[torch.Tensor,
     values = values.detach().to(dtype=torch.float32, device="cpu").contiguous()
     codes = torch.empty(values.shape, dtype=torch.uint8, device="cpu")
     of = torch.empty(scales, dtype=torch.float32, device="cpu")
-    _codes.encode(values.shape, values.data_ptr(), codes.data_ptr(), of.data_ptr())
+    rows = _rows(codes, of)
+    _codes.encode(rows, values.data_ptr(), codes.data_ptr(), of.data_ptr())
     return codes, of
 
 
 def decode(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """What they stand for, in float32."""
+    """What they stand for, in float32. TensorError where they do not belong together."""
+    if codes.dtype is not torch.uint8:
+        raise errors.TensorError(
+            f"codes have dtype {codes.dtype}, expected torch.uint8", "STEPC_DTYPE_MISMATCH"
+        )
     codes = codes.detach().to(device="cpu").contiguous()
     scales = scales.detach().to(dtype=torch.float32, device="cpu").contiguous()
     values = torch.empty(codes.shape, dtype=torch.float32, device="cpu")
-    _codes.decode(codes.shape, codes.data_ptr(), scales.data_ptr(), values.data_ptr())
+    _codes.decode(_rows(codes, scales), codes.data_ptr(), scales.data_ptr(), values.data_ptr())
     return values
 
 
-class _Rows:
+def _rows(codes: torch.Tensor, scales: torch.Tensor) -> tuple[int, int]:
+    """How many rows there are and the elements of one: as many dims are before them as scales
+    have before their last. TensorError where these are scales of other codes."""
+    before = scales.dim() - 1
+    row = math.prod(codes.shape[before:])
+    if (
+        before < 0
+        or codes.shape[:before] != scales.shape[:before]
+        or (codes.numel() and scales.shape[-1] != -(-row // BLOCK))
+    ):
+        raise errors.TensorError(
+            f"codes of shape {tuple(codes.shape)} have scales of shape {tuple(scales.shape)}, not "
+            f"one for each {BLOCK} elements of a row",
+            "STEPC_SHAPE_MISMATCH",
+        )
+    return math.prod(codes.shape[:before]), row
+
+
+class RangeRows:
     """The rows that elements [begin, begin + size) of a state touch, in which its blocks lie:
     ``shape`` has them, ``elements`` are where the range lies in them, ``blocks`` its scales."""
 
@@ -80,10 +103,15 @@ def recoded(state: dict, wanted: Iterable[State], member: Member) -> dict:
             if begin is None:
                 codes = encode(given, scale.part)
             else:
-                codes = _Rows(begin, given.numel(), one.shape, scale.shape).encode(given)
+                codes = RangeRows(begin, given.numel(), one.shape, scale.shape).encode(given)
             changed[name], changed[scale.name] = codes
+        elif given.dtype is torch.uint8 and state.get(name + SCALE) is None:
+            raise errors.TensorError(
+                f"state '{name}' of {member.name} is of codes, without '{name}{SCALE}'",
+                "STEPC_INVALID_ARGUMENT",
+            )
         elif scale is None and given.dtype is torch.uint8:
-            changed[name] = _floats(state, name, given, member)
+            changed[name] = decode(given, state[name + SCALE])
     return changed
 
 
@@ -94,49 +122,8 @@ def _begin(member: Member) -> int | None:
     return member.layout.begin if member.entry is None else member.elements[0]
 
 
-def _floats(state: dict, name: str, codes: torch.Tensor, member: Member) -> torch.Tensor:
-    """Of codes that another optimizer kept."""
-    scales = state.get(name + SCALE)
-    if scales is None:
-        raise errors.TensorError(
-            f"state '{name}' of {member.name} is of codes, without '{name}{SCALE}'",
-            "STEPC_INVALID_ARGUMENT",
-        )
-    begin = _begin(member)
-    if begin is None or codes.dim() != 1:
-        return decode(codes, scales)
-    # The whole of the scales, as nobody cuts them who has no codes.
-    rows = _Rows(begin, codes.numel(), member.layout.shape, tuple(scales.shape))
-    row = rows.shape[1]
-    first = begin // row * scales.shape[-1]
-    own = scales.reshape(-1)[first + rows.blocks.start : first + rows.blocks.stop]
-    return rows.decode(codes, own)
-
-
 def drop_scales(state: ParamState, names: Collection[str]) -> None:
     """Takes those out of a parameter's state whose codes have become floats; ``names`` are its
     states."""
     for name in [name for name in state if is_scale(str(name)) and name not in names]:
         state.drop_quietly(name)
-
-
-def decode_state(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """A state that ``state_dtype="q8"`` keeps as codes, in float32.
-
-    Args:
-        codes: ``optimizer.state[param][name]``, of dtype uint8 and the state's shape: the whole
-            of it, or what a rank has, which may be a DTensor.
-        scales: ``optimizer.state[param][name + ".scale"]``.
-
-    Returns:
-        A new tensor of the shape of ``codes``, a DTensor where they are one. A checkpoint with it
-        in place of both loads into this optimizer, which makes the same codes of it, and into
-        one with states of float32.
-    """
-    if not hasattr(codes, "to_local"):
-        return decode(codes, scales)
-    values = decode(codes.to_local(), scales.to_local())
-    return type(codes).from_local(
-        values, codes.device_mesh, codes.placements, run_check=False, shape=codes.shape,
-        stride=codes.stride(),
-    )  # fmt: skip

@@ -52,10 +52,12 @@ class Kept:
         patterns = {key: kind for key, kind in given.items() if key not in names}
         if label is None and Q8 in patterns.values():
             return tuple(names)
-        for pattern, kind in reversed(patterns.items()):
-            if label is not None and fnmatch.fnmatchcase(label, pattern):
-                return tuple(names) if kind == Q8 else ()
-        return tuple(name for name in names if given.get(name) == Q8)
+        own = [kind for pattern, kind in patterns.items() if _matches(label or "", pattern)]
+        if own and own[-1] != Q8:
+            return ()
+        # What is said of a state counts where a pattern does not take all codes away.
+        default = Q8 if own else None
+        return tuple(name for name in names if given.get(name, default) == Q8)
 
     def master_state(self, param: torch.Tensor) -> str | None:
         """The state that the parameter's f32 is kept in, where it is."""
@@ -76,6 +78,13 @@ class Kept:
             (dtype is torch.bfloat16 and self.master is None)
             or (dtype is not torch.float64 and torch.bfloat16 in states)
         )
+
+
+def _matches(label: str, pattern: str) -> bool:
+    """Whether a parameter's name, or that of the one that it is a block of, is of the pattern."""
+    whole, _, number = label.rpartition("[")
+    names = [label, whole] if number[:-1].isdigit() and number.endswith("]") else [label]
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names)
 
 
 class Precision:
@@ -133,7 +142,9 @@ class Precision:
     def _kept_precision(self) -> str:
         """What decides which states there are, and of which dtypes; "" where nothing does."""
         given = self._state_dtype
-        ordered = dict(sorted(given.items())) if isinstance(given, dict) else given
+        ordered = given
+        if isinstance(given, dict) and Q8 not in given.values():  # of patterns the last counts
+            ordered = dict(sorted(given.items()))
         return f"master={self._master!r}, state_dtype={ordered}" if self._master or given else ""
 
     @property
@@ -188,7 +199,9 @@ class Precision:
                 continue
             if labels is None:
                 labels = [name for g in self.param_groups for name in g.get("param_names", ())]
-            if not any(fnmatch.fnmatchcase(label, key) for label in labels):
+            # A rank may have none of the parameters that a pattern is of.
+            is_pattern = any(sign in key for sign in "*?[") and (labels or key == "*")
+            if not is_pattern and key not in labels:
                 interface.check_states({key: kind})
             if kind not in (Q8, torch.float32):
                 raise TypeError(

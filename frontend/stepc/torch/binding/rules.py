@@ -211,8 +211,24 @@ class Slot(NamedTuple):
         found = [range(extent) if of is None else indices[of] for extent, of in pairs]
         per = self.whole.per
         if per > 1 and (of := self.whole.of_param[-1]) is not None:
-            found[-1] = range(indices[of].start // per, -(-indices[of].stop // per))
+            found[-1] = sorted({index // per for index in indices[of]})
         return found
+
+    def cuts_blocks(self, indices: Indices, shape: Sequence[int]) -> bool:
+        """Of scales: whether a part with these indices of a parameter of the shape has parts of
+        blocks; rows of several dims are not cut at all."""
+        if self.whole.per == 1:
+            return False
+        row = len(self.whole.shape) - 1
+        cut = [d for d in range(row, len(shape)) if len(indices[d]) not in (0, shape[d])]
+        if not cut:
+            return False
+        if row != len(shape) - 1 or not isinstance(indices[row], range):
+            return True
+        own = indices[row]
+        return own.start % self.whole.per != 0 or (
+            own.stop != shape[row] and own.stop % self.whole.per != 0
+        )
 
 
 def whole_states(found: Tensor, dropped: dict[str, int]) -> dict[str, WholeState]:

@@ -103,11 +103,6 @@ class Part:
         return self.seen.shape(self.whole_shape)
 
     @property
-    def label(self) -> str:
-        """The parameter's own name, where it has one."""
-        return self.name.removeprefix("parameter '").removesuffix("'")
-
-    @property
     def whole_shape(self) -> tuple[int, ...] | None:
         return tuple(self.param.shape)
 

@@ -23,7 +23,7 @@ import torch
 from ... import errors
 from ..._describe import SCALE
 from ..._mesh import Layout
-from ..binding.codes import decode, encode
+from ..binding.codes import encode
 from ..binding.rules import Slot, WholeState
 from ..binding.state_map import StateMap
 from ..tensors.dlpack import set_grad
@@ -200,31 +200,25 @@ class Blocks:
 
 
 def _recoded(items: dict, wholes: dict[str, WholeState], words: str) -> dict:
-    """Floats as codes and codes as floats, where these are kept. TensorError where parts have
-    states of several sizes, which lie in a line."""
+    """Floats as codes, where these are kept. TensorError where parts have states of several sizes,
+    which lie in a line."""
     made = dict(items)
     for name, value in items.items():
-        scale = name + SCALE
-        if not isinstance(value, torch.Tensor) or name not in wholes:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             continue
-        to_codes = scale in wholes and value.is_floating_point()
-        if not to_codes and not (scale in items and scale not in wholes):
+        if name not in wholes or name + SCALE not in wholes:
             continue
-        scales = wholes[scale].shape if to_codes else tuple(items[scale].shape)
-        if len(value.shape) < 2 or tuple(value.shape[:-1]) != scales[:-1]:
-            have = "floats" if to_codes else "codes"
+        scales = wholes[name + SCALE].shape
+        rows = math.prod(scales[:-1])
+        if len(value.shape) < 2 or rows != math.prod(value.shape[:-1]):
             raise errors.TensorError(
-                f"state '{name}' of {words} is of {have} that lie in a line, which cannot become "
-                "what this optimizer keeps; load it into one that keeps the same",
+                f"state '{name}' of {words} is of the floats of several parts, which cannot become "
+                "codes; load it into an optimizer that keeps floats",
                 "STEPC_INVALID_ARGUMENT",
             )
         # Rows are those of a matrix, however short.
-        rows = value.reshape(-1, value.shape[-1])
-        if to_codes:
-            codes, of = encode(rows, (len(rows), scales[-1]))
-            made[name], made[scale] = codes.view(value.shape), of.view(scales)
-        else:
-            made[name] = decode(rows, made.pop(scale)).view(value.shape)
+        codes, of = encode(value.reshape(rows, -1), (rows, scales[-1]))
+        made[name], made[name + SCALE] = codes.view(value.shape), of.view(scales)
     return made
 
 

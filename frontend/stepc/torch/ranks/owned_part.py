@@ -8,10 +8,12 @@ import math
 
 import torch
 
+from ... import errors
 from ..._describe import SCALE
 from ..._mesh import Layout
-from ..binding.codes import decode, encode
+from ..binding.codes import encode
 from ..binding.rules import Indices, Slot
+from ..tensors.members import ObstacleError
 from .blocks import Blocks
 from .dtensor import DTensorPart
 from .zero.part import SharedPart, ZeroPart
@@ -212,6 +214,14 @@ class OwnedPart:
         if self.seen is not None:
             as_own = self.seen.as_own
             slots = [slot._replace(whole=as_own(slot.whole, self.shape)) for slot in slots]
+        for slot in slots:
+            if any(slot.cuts_blocks(at, self.shape) for at in self.at):
+                raise ObstacleError(
+                    f"{self.name} is cut inside of blocks of {slot.whole.per} elements along its "
+                    f"rows, of which '{slot.name}' has one for each; ranks have to have whole "
+                    "blocks, or the state has to stay float32 (state_dtype)",
+                    False,
+                )
         self.slots = slots
 
     def adopt(self, items: dict) -> dict:
@@ -226,8 +236,11 @@ class OwnedPart:
                 changed |= self._encoded(slot.name, own)
                 continue
             if slot.dtype is not torch.uint8 and own.dtype is torch.uint8:
-                scale = slot.name + SCALE
-                own = decode(own, self.inner.hide(scale, items[scale]))
+                raise errors.TensorError(
+                    f"state '{slot.name}' of {self.name} is of codes, and this optimizer keeps "
+                    "floats; load_state_dict makes them",
+                    "STEPC_DTYPE_MISMATCH",
+                )
             if own.dtype != slot.dtype:
                 own = own.to(slot.dtype)
             self.parts[slot.name] = own

@@ -41,11 +41,12 @@ import torch
 
 from ..._describe import SCALE, is_scale
 from ..binding.groups import rules_of
+from ..binding.precision import Kept
 from ..binding.rules import Rules, WholeState, whole_states
 from ..tensors.dlpack import set_grad
-from ..tensors.members import ObstacleError, parameter_name
+from ..tensors.members import ObstacleError, label_of, parameter_name
 from ..tensors.patterns import View, has_views, view_of
-from .base_part import Part, Seen, StatesOf
+from .base_part import Part, Seen, Shape, StatesOf
 from .blocks import BlocksOf
 from .describe import shared_over
 from .dtensor import DTensorPart, is_dtensor
@@ -165,6 +166,9 @@ def _mesh_of(part):
 def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf, sharing: Sharing):
     param, name = group["params"][place], parameter_name(group, number, place)
     states_of = _with_master(states_of, optimizer._kept.master_state(param))
+    if optimizer._kept.keeps_codes:
+        label = label_of(group, number, place)
+        states_of = _with_codes(states_of, optimizer._kept, param.dtype, label)
     view, seen = view_of(group, number), None
     if view is not None:
         seen = _seen(optimizer, group, name, view, states_of)
@@ -226,10 +230,8 @@ def _shares_of(optimizer, batches: list[list], cost_of: Callable[[object], float
     kept = optimizer._kept
 
     def has_codes(part) -> bool:
-        if not kept.keeps_codes:  # of which definition, need not be known
-            return False
-        names = [name.removesuffix(SCALE) for name in part.whole if is_scale(name)]
-        return bool(kept.coded(part.local.dtype, names, part.label))
+        # Of no other definition rules are asked.
+        return kept.keeps_codes and any(map(is_scale, part.whole))
 
     return Shares(batches, optimizer._zero, cost_of, has_codes)
 
@@ -242,6 +244,18 @@ def _with_master(states_of: StatesOf, master: str | None) -> StatesOf:
         **states_of(shape),
         master: WholeState(tuple(shape), tuple(range(len(shape)))),
     }
+
+
+def _with_codes(states_of: StatesOf, kept: Kept, dtype: torch.dtype, label: str) -> StatesOf:
+    """The same without scales of states that the parameter does not keep as codes."""
+
+    def states(shape: Shape) -> dict[str, WholeState]:
+        found = states_of(shape)
+        names = [name for name in found if name + SCALE in found]
+        plain = {name + SCALE for name in set(names).difference(kept.coded(dtype, names, label))}
+        return {name: own for name, own in found.items() if name not in plain}
+
+    return states
 
 
 def _rules_of(optimizer) -> Callable[[], Rules]:

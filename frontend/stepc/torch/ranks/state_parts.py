@@ -169,13 +169,19 @@ def unresolved(state: torch.Tensor, own, place: str) -> torch.Tensor:
 
 def offsets_of(whole, first: tuple[int, ...]) -> tuple[int, ...]:
     """Where a state begins beside a parameter's box that begins at ``first``."""
-    return tuple(0 if dim is None else first[dim] for dim in whole.of_param)
+    found = [0 if dim is None else first[dim] for dim in whole.of_param]
+    if found:
+        found[-1] //= whole.per
+    return tuple(found)
 
 
 def state_sizes(whole, sizes) -> tuple[int, ...]:
     """The shape of a state beside a parameter's box of ``sizes``."""
     pairs = zip(whole.of_param, whole.shape, strict=True)
-    return tuple(own if dim is None else sizes[dim] for dim, own in pairs)
+    found = [own if dim is None else sizes[dim] for dim, own in pairs]
+    if whole.per > 1 and whole.of_param[-1] is not None:
+        found[-1] = -(-found[-1] // whole.per)
+    return tuple(found)
 
 
 TOGETHER = "the states could not be put together"

@@ -11,11 +11,15 @@ from itertools import chain
 
 import torch
 
+from ..._describe import is_scale
 from ..binding.precision import SEED
 from ..binding.preparation import known_states
+from ..binding.rules import can_be_codes
 from ..tensors.callers import level_of_caller
+from ..tensors.members import label_of
 from ..tensors.patterns import with_views
 from .modes import outside
+from .saved_codes import decoded
 
 _LOAD_HOOKS = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
 _SAVE_HOOKS = ("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks")
@@ -139,10 +143,13 @@ class Saving:
         own = chain.from_iterable(group["params"] for group in self.param_groups)
         params = dict(zip(saved, own, strict=True))
         state = defaultdict(dict)
+        codes = self._codes_kept(state_dict)
         forgotten = self._forgotten_states() | self._unknown_states(state_dict["state"])
         for key, value in state_dict["state"].items():
             if key in params and isinstance(value, dict):
                 param = params[key]
+                if id(param) in codes:
+                    value = decoded(value, codes[id(param)])
                 value = {
                     name: adopted(param, name, self._as_tensor(name, item))
                     for name, item in value.items()
@@ -152,6 +159,19 @@ class Saving:
             else:
                 state[params.get(key, key)] = value
         return state
+
+    def _codes_kept(self, state_dict: dict) -> dict[int, tuple[str, ...]]:
+        """By ``id()`` of a parameter which states it keeps as codes; nothing where no codes are
+        loaded."""
+        states = [own for own in state_dict["state"].values() if isinstance(own, dict)]
+        if not any(is_scale(str(name)) for own in states for name in own):
+            return {}
+        names = can_be_codes(self._get_definition().interface(), self._dropped_dims)
+        return {
+            id(param): self._kept.coded(param.dtype, names, label_of(group, number, place))
+            for number, group in enumerate(self.param_groups)
+            for place, param in enumerate(group["params"])
+        }
 
     def _unknown_states(self, saved: dict) -> frozenset:
         """Names that no rule of the definition has, said in a warning: a step would refuse

@@ -110,6 +110,12 @@ def parameter_name(group: dict, number: int, position: int) -> str:
     return f"parameter {position} of group {number}"
 
 
+def label_of(group: dict, number: int, position: int) -> str:
+    """As the runtime's messages call it: by its own name, or as ours do."""
+    names = group.get("param_names")
+    return names[position] if names else parameter_name(group, number, position)
+
+
 def named_in(group: dict) -> list:
     """The parameters of a group that torch has taken over, with their names where they have any."""
     names, params = group.get("param_names"), group["params"]
@@ -164,7 +170,7 @@ def _members(groups, indices, known, wanted) -> Iterator[Member]:
             raise ObstacleError(words, eager, param=alone)
         seen.add(id(param))
         name = parameter_name(group, number, position)
-        label = group["param_names"][position] if group.get("param_names") else name
+        label = label_of(group, number, position)
         yield Member(index, number, name, label, param, grad)
 
 
