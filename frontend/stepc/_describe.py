@@ -41,6 +41,12 @@ SCALE = ".scale"  # behind the name of a state of codes
 BLOCK = 64  # elements that have one
 
 
+def count_blocks(index: int, row: int) -> int:
+    """How many blocks begin before element ``index`` of rows of ``row`` elements: before element
+    164 of rows of 100 those at 0, 64, 100."""
+    return index // row * -(-row // BLOCK) + -(-(index % row) // BLOCK)
+
+
 def is_scale(name: str) -> bool:
     """Whether a state of the name is the scales of another."""
     return name.endswith(SCALE)

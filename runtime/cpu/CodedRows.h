@@ -8,12 +8,12 @@
 // Kernels take f32. What they take of a state that is kept as codes is decoded
 // before, into memory that stays in a cache, and encoded behind:
 //
-//   a free part    chunk by chunk, whose elements alone are decoded. Each
-//   worker
-//                  has a copy of the row, with other addresses.
-//   a whole part   for all of the tensor, before the first entry of the segment
-//                  and behind the last, in the workspace of the row. Who works
-//                  on the row writes the addresses into it, and back.
+//   a free part   window by window of a chunk, whose elements alone are
+//                 decoded. Each worker has a copy of the row, with other
+//                 addresses.
+//   a whole part  for all of the tensor, before the first entry of the segment
+//                 and behind the last, in the workspace of the row. Who works
+//                 on the row writes the addresses into it, and back.
 //
 //===----------------------------------------------------------------------===//
 

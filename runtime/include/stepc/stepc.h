@@ -437,10 +437,9 @@ STEPC_API StepcStatus stepcPlanGetStateScales(const StepcPlan *plan, int64_t id,
                                               const char *name, DLTensor *out);
 
 /* Makes codes and scales of floats, and floats of these, as steps do. `shape`:
- * of the whole state, whose elements lie in row-major order; or of a part that
- * begins and ends where its blocks do. For who loads and saves states: kept as
- * codes, whole arrays are what was encoded last (docs/states.md). No memory is
- * shared. */
+ * of the whole state, whose elements lie in row-major order. For who loads and
+ * saves states: kept as codes, whole arrays are what was encoded last
+ * (docs/states.md). No memory is shared. */
 STEPC_API StepcStatus stepcEncodeState(StepcStateFormat format,
                                        const int64_t *shape, int32_t ndim,
                                        const float *values, uint8_t *outCodes,

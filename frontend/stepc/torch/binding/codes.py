@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 import torch
 
 from ... import _codes, errors
-from ..._describe import BLOCK, SCALE, State, is_scale
+from ..._describe import BLOCK, SCALE, State, count_blocks, is_scale
 from ..tensors.members import Member
 from .state_map import ParamState
 
@@ -68,10 +68,7 @@ class RangeRows:
         ends = [at - first * row for at in (begin, begin + size)]
         # A range of floats may cut blocks.
         at, end = ends
-        blocks = (
-            at // row * scales[-1] + at % row // BLOCK,
-            end // row * scales[-1] + -(-(end % row) // BLOCK),
-        )
+        blocks = count_blocks(at - at % row % BLOCK, row), count_blocks(end, row)
         # Of two dims, as rows are of the whole: the last of them is one row.
         self.shape, self.scales = (last - first, row), (last - first, scales[-1])
         self.elements, self.blocks = slice(*ends), slice(*blocks)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 
 from .... import errors
-from ...._describe import BLOCK, is_scale
+from ...._describe import count_blocks, is_scale
 from ...._mesh import Layout
 from ...binding.rules import WholeState
 from ...tensors.dlpack import set_grad
@@ -138,9 +138,9 @@ class ZeroPart(Part):
         a state that is cut."""
         if not is_scale(name):
             return begin, end
-        scales = self.whole[name].shape
-        row = math.prod(self.inner.local.shape[len(scales) - 1 :])
-        return tuple(at // row * scales[-1] + -(-(at % row) // BLOCK) for at in (begin, end))
+        before = len(self.whole[name].shape) - 1
+        row = math.prod(self.inner.local.shape[before:])
+        return count_blocks(begin, row), count_blocks(end, row)
 
     def _own_shape(self, name: str) -> tuple[int, ...]:
         """Of this rank's part of a state that is cut."""
