@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 
 from ..binding.hypers import BETAS, named
-from .bits import OfBits
+from .bits import OfBits, constructor
 
 
 def _numbers(betas) -> tuple:
@@ -110,25 +110,7 @@ class PagedAdam32bit(PagedAdam):
 class AdamW(Adam):
     """:class:`Adam` with another default of ``weight_decay``; all else is as there."""
 
-    def __init__(
-        self,
-        params,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-        amsgrad: bool = False,
-        optim_bits: int = 32,
-        args=None,
-        min_8bit_size: int = 4096,
-        is_paged: bool = False,
-        *,
-        percentile_clipping: int = 100,
-        block_wise: bool = True,
-        **features,
-    ) -> None:
-        betas = _numbers(betas)
-        self._begin_bits(AdamW, locals())
+    __init__ = constructor(Adam, weight_decay=1e-2)
 
 
 class AdamW8bit(AdamW):
@@ -148,24 +130,7 @@ class PagedAdamW(AdamW):
 
     _paged = True
 
-    def __init__(
-        self,
-        params,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-        amsgrad: bool = False,
-        optim_bits: int = 32,
-        args=None,
-        min_8bit_size: int = 4096,
-        *,
-        percentile_clipping: int = 100,
-        block_wise: bool = True,
-        **features,
-    ) -> None:
-        betas = _numbers(betas)
-        self._begin_bits(PagedAdamW, locals())
+    __init__ = constructor(AdamW, without=("is_paged",))
 
 
 class PagedAdamW8bit(PagedAdamW):

@@ -6,7 +6,9 @@ kept, and its checkpoints."""
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
+from collections.abc import Callable
 
 import torch
 
@@ -75,6 +77,28 @@ def with_bits(features: dict, optim_bits: int, states: tuple[str, ...] = ()) -> 
             f"state_dtype is {given!r} beside 8 bits, expected None: 8 bits are state_dtype='{Q8}'"
         )
     return {**features, "state_dtype": dict.fromkeys(states, Q8) if states else Q8}
+
+
+def constructor(of: type, *, without: tuple[str, ...] = (), **defaults) -> Callable[..., None]:
+    """That of a class, without these arguments, which have their defaults, and with other defaults
+    of others: for a class that is ``of`` it."""
+    own = inspect.signature(of.__init__)
+    own = own.replace(
+        parameters=[
+            one.replace(default=defaults.get(name, one.default))
+            for name, one in own.parameters.items()
+            if name not in without
+        ]
+    )
+
+    def __init__(self, *given, **named) -> None:
+        bound = own.bind(self, *given, **named)
+        bound.apply_defaults()
+        features = bound.arguments.pop("features")
+        of.__init__(**bound.arguments, **features)
+
+    __init__.__signature__ = own
+    return __init__
 
 
 class OfBits(Peer):

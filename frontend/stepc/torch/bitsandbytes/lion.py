@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 
 from ..binding.hypers import BETAS, named
-from .bits import OfBits
+from .bits import OfBits, constructor
 
 
 class Lion(OfBits, torch.optim.Optimizer):
@@ -58,21 +58,7 @@ class Lion8bit(Lion):
 
     _bits = 8
 
-    def __init__(
-        self,
-        params,
-        lr: float = 1e-4,
-        betas: tuple[float, float] = (0.9, 0.99),
-        weight_decay: float = 0,
-        args=None,
-        min_8bit_size: int = 4096,
-        is_paged: bool = False,
-        *,
-        percentile_clipping: int = 100,
-        block_wise: bool = True,
-        **features,
-    ) -> None:
-        self._begin_bits(Lion8bit, locals(), eps=0.0)
+    __init__ = constructor(Lion, without=("optim_bits",))
 
 
 class Lion32bit(Lion8bit):
@@ -86,21 +72,7 @@ class PagedLion(Lion):
 
     _paged = True
 
-    def __init__(
-        self,
-        params,
-        lr: float = 1e-4,
-        betas: tuple[float, float] = (0.9, 0.99),
-        weight_decay: float = 0,
-        optim_bits: int = 32,
-        args=None,
-        min_8bit_size: int = 4096,
-        *,
-        percentile_clipping: int = 100,
-        block_wise: bool = True,
-        **features,
-    ) -> None:
-        self._begin_bits(PagedLion, locals(), eps=0.0)
+    __init__ = constructor(Lion, without=("is_paged",))
 
 
 class PagedLion8bit(PagedLion):
@@ -108,20 +80,7 @@ class PagedLion8bit(PagedLion):
 
     _bits = 8
 
-    def __init__(
-        self,
-        params,
-        lr: float = 1e-4,
-        betas: tuple[float, float] = (0.9, 0.99),
-        weight_decay: float = 0,
-        args=None,
-        min_8bit_size: int = 4096,
-        *,
-        percentile_clipping: int = 100,
-        block_wise: bool = True,
-        **features,
-    ) -> None:
-        self._begin_bits(PagedLion8bit, locals(), eps=0.0)
+    __init__ = constructor(PagedLion, without=("optim_bits",))
 
 
 class PagedLion32bit(PagedLion8bit):

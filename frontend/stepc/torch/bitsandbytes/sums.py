@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 
 from ..binding.hypers import Part, named
-from .bits import OF_BITS, OfBits
+from .bits import OF_BITS, OfBits, constructor
 
 
 class SGD(OfBits, torch.optim.Optimizer):
@@ -60,12 +60,9 @@ class SGD(OfBits, torch.optim.Optimizer):
         block_wise: bool = True,
         **features,
     ) -> None:
-        self._begin_sgd(SGD, locals())
-
-    def _begin_sgd(self, kind: type, arguments: dict) -> None:
-        if arguments["momentum"] == 0:
+        if momentum == 0:
             raise NotImplementedError("SGD without momentum is not supported!")
-        self._begin_bits(kind, arguments, betas=(arguments["momentum"], 0), eps=0.0)
+        self._begin_bits(SGD, locals(), betas=(momentum, 0), eps=0.0)
 
 
 class SGD8bit(SGD):
@@ -73,22 +70,7 @@ class SGD8bit(SGD):
 
     _bits = 8
 
-    def __init__(
-        self,
-        params,
-        lr: float,
-        momentum: float = 0,
-        dampening: float = 0,
-        weight_decay: float = 0,
-        nesterov: bool = False,
-        args=None,
-        min_8bit_size: int = 4096,
-        *,
-        percentile_clipping: int = 100,
-        block_wise: bool = True,
-        **features,
-    ) -> None:
-        self._begin_sgd(SGD8bit, locals())
+    __init__ = constructor(SGD, without=("optim_bits",))
 
 
 class SGD32bit(SGD8bit):
@@ -149,14 +131,11 @@ class RMSprop(OfBits, torch.optim.Optimizer):
         block_wise: bool = True,
         **features,
     ) -> None:
-        self._begin_rmsprop(RMSprop, locals())
-
-    def _begin_rmsprop(self, kind: type, arguments: dict) -> None:
-        if arguments["alpha"] == 0:
+        if alpha == 0:
             raise NotImplementedError("RMSprop with alpha==0.0 is not supported!")
-        if arguments["centered"]:
+        if centered:
             raise NotImplementedError("Centered RMSprop is not supported!")
-        self._begin_bits(kind, arguments, betas=(arguments["alpha"], 0))
+        self._begin_bits(RMSprop, locals(), betas=(alpha, 0))
 
 
 class RMSprop8bit(RMSprop):
@@ -164,23 +143,7 @@ class RMSprop8bit(RMSprop):
 
     _bits = 8
 
-    def __init__(
-        self,
-        params,
-        lr: float = 1e-2,
-        alpha: float = 0.99,
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        momentum: float = 0,
-        centered: bool = False,
-        args=None,
-        min_8bit_size: int = 4096,
-        *,
-        percentile_clipping: int = 100,
-        block_wise: bool = True,
-        **features,
-    ) -> None:
-        self._begin_rmsprop(RMSprop8bit, locals())
+    __init__ = constructor(RMSprop, without=("optim_bits",))
 
 
 class RMSprop32bit(RMSprop8bit):
@@ -236,14 +199,11 @@ class Adagrad(OfBits, torch.optim.Optimizer):
         block_wise: bool = True,
         **features,
     ) -> None:
-        self._begin_adagrad(Adagrad, locals())
-
-    def _begin_adagrad(self, kind: type, arguments: dict) -> None:
-        if arguments["initial_accumulator_value"] != 0.0:
+        if initial_accumulator_value != 0.0:
             raise ValueError("Initial accumulator value != 0.0 not supported!")
-        if arguments["lr_decay"] != 0.0:
+        if lr_decay != 0.0:
             raise ValueError("Lr Decay != 0.0 not supported!")
-        self._begin_bits(kind, arguments, betas=(0.0, 0.0))
+        self._begin_bits(Adagrad, locals(), betas=(0.0, 0.0))
 
 
 class Adagrad8bit(Adagrad):
@@ -252,23 +212,7 @@ class Adagrad8bit(Adagrad):
     _bits = 8
     _named_bits = 8
 
-    def __init__(
-        self,
-        params,
-        lr: float = 1e-2,
-        lr_decay: float = 0,
-        weight_decay: float = 0,
-        initial_accumulator_value: float = 0,
-        eps: float = 1e-10,
-        optim_bits: int = 8,
-        args=None,
-        min_8bit_size: int = 4096,
-        *,
-        percentile_clipping: int = 100,
-        block_wise: bool = True,
-        **features,
-    ) -> None:
-        self._begin_adagrad(Adagrad8bit, locals())
+    __init__ = constructor(Adagrad, optim_bits=8)
 
 
 class Adagrad32bit(Adagrad):
