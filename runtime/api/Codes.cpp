@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "stepc/stepc.h"
+#include "stepc/codes.h"
 
 #include "core/StateCodes.h"
 #include "core/Status.h"

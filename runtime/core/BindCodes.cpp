@@ -10,6 +10,8 @@
 #include "core/StateDims.h"
 #include "core/Status.h"
 
+#include "stepc/codes.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <new>

@@ -16,6 +16,8 @@
 #include "core/StepCost.h"
 #include "core/TensorView.h"
 
+#include "stepc/codes.h"
+
 #include <algorithm>
 
 using namespace stepc;

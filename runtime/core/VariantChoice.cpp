@@ -12,6 +12,8 @@
 #include "core/Status.h"
 #include "core/TensorView.h"
 
+#include "stepc/codes.h"
+
 #include <algorithm>
 #include <utility>
 

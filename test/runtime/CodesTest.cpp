@@ -7,6 +7,8 @@
 
 #include "support/Fixture.h"
 
+#include "stepc/codes.h"
+
 #include <array>
 #include <cstring>
 

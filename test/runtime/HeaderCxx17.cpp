@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "stepc/codes.h"
 #include "stepc/communicator.h"
 #include "stepc/cuda.h"
 #include "stepc/describe.h"

@@ -174,14 +174,6 @@ STEPC_API StepcStatus stepcPlanSetMesh(StepcPlan *plan, const StepcAxis *axes,
                                        int64_t numAxes,
                                        const StepcCommunicator *communicator);
 
-/* How a state is kept. */
-typedef enum StepcStateFormat {
-  STEPC_STATE_PLAIN = 0, /* as the manifest says */
-  STEPC_STATE_Q8 = 1 /* one that is f32 there: codes of 8 bits (uint8, of the
-                        state's shape, row-major), and an f32 for each block
-                        of 64. docs/states.md. On the processor */
-} StepcStateFormat;
-
 /* One parameter with what belongs to it. */
 typedef struct StepcBinding {
   size_t structSize; /* sizeof(StepcBinding) */
@@ -213,10 +205,10 @@ typedef struct StepcBinding {
                      this */
   const StepcEntry *entry;    /* NULL: parameter and gradient lie as the layout
                         says. On the processor. Nor this */
-  const int32_t *formats;     /* a StepcStateFormat for each of the variant's
-                                 states, which `numStates` says even where the
-                                 runtime allocates them; NULL: all are as the
-                                 manifest says. Nor this */
+  const int32_t *formats; /* a StepcStateFormat (stepc/codes.h) for each of the
+                             variant's states, which `numStates` says even where
+                             the runtime allocates them; NULL: all are as the
+                             manifest says. Nor this */
   const DLTensor *const *scales; /* for each of `states` that is of codes its
                              scales, of f32 and row-major; NULL for others.
                              Nor this */
@@ -435,19 +427,6 @@ STEPC_API StepcStatus stepcPlanGetState(const StepcPlan *plan, int64_t id,
  * stepcPlanGetState has the codes. STEPC_WRONG_STATE where it is not. */
 STEPC_API StepcStatus stepcPlanGetStateScales(const StepcPlan *plan, int64_t id,
                                               const char *name, DLTensor *out);
-
-/* Makes codes and scales of floats, and floats of these, as steps do. `shape`:
- * of the whole state, whose elements lie in row-major order. For who loads and
- * saves states: kept as codes, whole arrays are what was encoded last
- * (docs/states.md). No memory is shared. */
-STEPC_API StepcStatus stepcEncodeState(StepcStateFormat format,
-                                       const int64_t *shape, int32_t ndim,
-                                       const float *values, uint8_t *outCodes,
-                                       float *outScales);
-STEPC_API StepcStatus stepcDecodeState(StepcStateFormat format,
-                                       const int64_t *shape, int32_t ndim,
-                                       const uint8_t *codes,
-                                       const float *scales, float *outValues);
 
 /* Which of the elements of a tensor, in row-major order, this rank steps:
  * [begin, end) of the tensor that was bound with an entry, none where another
