@@ -189,6 +189,12 @@ ENTRIES = {
         "ours",
         ours("AdamW", master="remainder", state_dtype=torch.bfloat16),
     ),
+    "stepc-states-bf16": Entry(
+        "stepc AdamW, bf16 states", "ours", ours("AdamW", state_dtype=torch.bfloat16)
+    ),
+    "stepc-states-q8": Entry(
+        "stepc AdamW, states of 8 bits", "ours", ours("AdamW", state_dtype="q8")
+    ),
     "stepc-muon": Entry("stepc.torch.Muon", "ours", ours("Muon"), matrices=True),
     "stepc-muon-bf16": Entry(
         "stepc.torch.Muon, factors of bf16",
@@ -361,6 +367,13 @@ FAMILIES = {
         tuple(own_entry(name) for name in PEER_ADAMS),
         ("fused", "foreach", "for-loop", "deepspeed"),
         shapes=("gpt2", "tiny"),
+    ),
+    # Moments in fewer bits than parameters.
+    "states": Family(
+        "AdamW with states of 16 and of 8 bits",
+        ("stepc-states-bf16", "stepc-states-q8"),
+        ("fused",),
+        shapes=("gpt2",),
     ),
     # Beside f32 parameters, which have nothing to keep, they are our AdamW.
     "masters": Family(
