@@ -67,6 +67,16 @@ def stepped(make, values, grads):
     return params, optimizer, after
 
 
+def floats_of(saved):
+    """A checkpoint of float32 of one with codes."""
+    made = {"param_groups": saved["param_groups"], "state": {}}
+    for number, own in saved["state"].items():
+        of = made["state"][number] = dict(own)
+        for key in [key for key in own if f"{key}.scale" in own]:
+            of[key] = st.decode_state(of[key], of.pop(f"{key}.scale"))
+    return made
+
+
 def same_states(params, optimizer, plain, alone, what):
     """Codes and scales are DTensors, whose wholes one process has."""
     full, found = optimizer.full_state_dict()["state"], 0
@@ -165,12 +175,8 @@ def elements_that_zero_shares_out():
     for more in ({}, {"bucket_bytes": 20_000}):
         _, optimizer = zeroed(adamw, values, grads, after, str(more), **more)
         same_full(optimizer, plain, alone, str(more))
-    saved, floats = optimizer.full_state_dict(), {"param_groups": [], "state": {}}
-    floats["param_groups"] = saved["param_groups"]
-    for number, own in saved["state"].items():
-        made = floats["state"][number] = dict(own)
-        for key in [key for key in own if f"{key}.scale" in own]:
-            made[key] = st.decode_state(own[key], made.pop(f"{key}.scale"))
+    saved = optimizer.full_state_dict()
+    floats = floats_of(saved)
     now = {n: p.detach().clone() for n, p in plain}
     last, again, later = stepped(adamw, values, [*grads, grads[0]])
     for state in (saved, floats):
@@ -289,11 +295,7 @@ def a_checkpoint_of_either_kind_loads():
     params, optimizer, values, grads = compare("fsdp2", line(), adamw)
     saved = optimizer.full_state_dict()
     now = {n: whole(p).detach().clone() for n, p in params}
-    floats = {"param_groups": saved["param_groups"], "state": {}}
-    for number, own in saved["state"].items():
-        made = floats["state"][number] = dict(own)
-        for key in [key for key in own if f"{key}.scale" in own]:
-            made[key] = st.decode_state(own[key], made.pop(f"{key}.scale"))
+    floats = floats_of(saved)
     plain, alone, after = stepped(adamw, values, [*grads, grads[0]])
     for state in (saved, floats):
         for way, mesh in (("hsdp", grid(("replicate", "shard"))), ("fsdp2", line())):
