@@ -137,3 +137,18 @@ class BusyError(StatusError):
 
 class StaticGradientsError(StepcError):
     """A gradient is another tensor than ``static_grads=True`` promised."""
+
+
+# --- Checkpoints ----------------------------------------------------------------
+
+
+class CheckpointError(StepcError, ValueError):
+    """A checkpoint cannot be read, written or loaded; ``path`` is the file or folder that it is
+    of. Nothing has changed."""
+
+    def __init__(self, path, words: str):
+        super().__init__(f"'{path}' {words}")
+        self.path, self.words = str(path), words
+
+    def __reduce__(self):
+        return type(self), (self.path, self.words)
