@@ -5,7 +5,19 @@ one, and ``stepc.torch.LIBRARY.X`` is the X of that library; ``Optimizer`` takes
 definition. ``ClipByNorm``, ``ClipByValue``, ``DynamicLossScale``, ``EMA`` and ``SWA`` go with
 all of them."""
 
-from . import _release, apex, bitsandbytes, came, colossal, deepspeed, hf, lomo, moonlight, muon
+from . import (
+    _release,
+    apex,
+    bitsandbytes,
+    came,
+    checkpoint,
+    colossal,
+    deepspeed,
+    hf,
+    lomo,
+    moonlight,
+    muon,
+)
 from .about import info
 from .binding.features import EMA, SWA, ClipByNorm, ClipByValue, DynamicLossScale
 from .optimizers.apollo import APOLLOAdamW
@@ -78,6 +90,7 @@ __all__ = [
     "apex",
     "bitsandbytes",
     "came",
+    "checkpoint",
     "clip_grad_norm_",
     "colossal",
     "decode_state",

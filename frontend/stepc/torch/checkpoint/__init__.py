@@ -6,6 +6,19 @@
 ``convert`` goes from file to file with one tensor in memory at a time. No file runs code.
 """
 
+from .form import Checkpoint, Stored
 from .layouts import LAYOUTS, convert, layout_of, read, write
+from .loading import checkpoint_of, load, save
 
-__all__ = ["LAYOUTS", "convert", "layout_of", "read", "write"]
+__all__ = [
+    "LAYOUTS",
+    "Checkpoint",
+    "Stored",
+    "checkpoint_of",
+    "convert",
+    "layout_of",
+    "load",
+    "read",
+    "save",
+    "write",
+]

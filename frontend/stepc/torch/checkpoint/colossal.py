@@ -6,14 +6,15 @@ safetensors, or one file of safetensors. Objects lie pickled in tensors of bytes
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 
 from ...errors import CheckpointError
+from . import safetensors_file
 from .archives import read_archive, reading
 from .form import Checkpoint, Stored, inside
 from .pickles import unpickled
-from .safetensors_file import read_tensors
 from .state_dicts import from_state_dict
 
 SUFFIX = ""
@@ -33,10 +34,12 @@ def _index(path: str) -> str | None:
 def recognizes(path: str) -> bool:
     if _index(path) is not None:
         return True
-    if not os.path.isfile(path) or not path.endswith(".safetensors"):
+    if not safetensors_file.recognizes(path):
         return False
-    tensors, metadata = read_tensors(path)
-    return "non_tensor_keys" in metadata and "param_groups" in tensors
+    with contextlib.suppress(CheckpointError):
+        tensors, metadata = safetensors_file.read_tensors(path)
+        return "non_tensor_keys" in metadata and "param_groups" in tensors
+    return False
 
 
 def read(path: str) -> Checkpoint:
@@ -76,7 +79,7 @@ def _elsewhere(name: str | None) -> str:
 def _nested(path: str) -> dict:
     """A file of safetensors with keys ``state.NUMBER.STATE``: states by number, or, where
     ``param_groups`` is in it, both."""
-    tensors, metadata = read_tensors(path)
+    tensors, metadata = safetensors_file.read_tensors(path)
     with reading(path):
         pickled = json.loads(metadata.get("non_tensor_keys", "[]"))
         states, groups = {}, None

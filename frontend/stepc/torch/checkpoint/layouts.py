@@ -25,8 +25,8 @@ class Layout(Protocol):
 
 # By name; a path is of the first that recognizes it.
 LAYOUTS: dict[str, Layout] = {
-    "safetensors": safetensors_file,
     "colossal": colossal,
+    "safetensors": safetensors_file,
     "universal": universal,
     "deepspeed": deepspeed_zero,
     "dcp": dcp,

@@ -54,10 +54,14 @@ def _tensor(path: str, name: str, own: dict, first: int, size: int) -> Stored:
 
 
 def recognizes(path: str) -> bool:
-    """By the metadata that Stepc writes."""
-    if not os.path.isfile(path) or not path.endswith(SUFFIX):
+    """By its name, or how it begins: a length, and JSON of it."""
+    if not os.path.isfile(path):
         return False
-    return _KEY in read_tensors(path)[1]
+    with open_file(path) as file:
+        head = file.read(9)
+    return path.endswith(SUFFIX) or (
+        head[8:] == b"{" and struct.unpack("<Q", head[:8])[0] <= _LARGEST
+    )
 
 
 def read(path: str) -> Checkpoint:

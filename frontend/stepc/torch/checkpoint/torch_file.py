@@ -12,11 +12,12 @@ from .form import Checkpoint, Stored
 from .state_dicts import find_states, from_state_dict, to_state_dict
 
 SUFFIX = ".pt"
+_SUFFIXES = (".pt", ".pth", ".bin")
 
 
 def recognizes(path: str) -> bool:
-    """A file that is a zip."""
-    return os.path.isfile(path) and is_archive(path)
+    """A file that is a zip, or is called as one of torch is."""
+    return os.path.isfile(path) and (is_archive(path) or path.endswith(_SUFFIXES))
 
 
 def read(path: str) -> Checkpoint:

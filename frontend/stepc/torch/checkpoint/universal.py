@@ -140,7 +140,7 @@ def write(checkpoint: Checkpoint, path: str, each=lambda _: None) -> None:
             os.makedirs(own)
             states = {_MASTER: checkpoint.parameters[name], **checkpoint.states.get(name, {})}
             for state, stored in states.items():
-                whole = stored if state == "step" or not stored.shape else {"param": stored}
+                whole = stored if state == "step" else {"param": stored}
                 if state == "step" and _counts_in_python(checkpoint, name):
                     whole = int(stored.read())
                 write_archive(os.path.join(own, f"{state}.pt"), whole, each)
