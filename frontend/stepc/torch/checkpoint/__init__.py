@@ -6,6 +6,7 @@
 ``convert`` goes from file to file with one tensor in memory at a time. No file runs code.
 """
 
+from ...errors import CheckpointError
 from .form import Checkpoint, Stored
 from .layouts import LAYOUTS, convert, layout_of, read, write
 from .loading import checkpoint_of, load, save
@@ -13,6 +14,7 @@ from .loading import checkpoint_of, load, save
 __all__ = [
     "LAYOUTS",
     "Checkpoint",
+    "CheckpointError",
     "Stored",
     "checkpoint_of",
     "convert",
