@@ -73,13 +73,13 @@ def grouped(hypers: dict[str, dict]) -> list[dict]:
     """Groups of the parameters that have the same hyper-parameters."""
     groups: list[dict] = []
     for name, own in hypers.items():
-        plain = {key: plain(value) for key, value in own.items()}
+        hyper = {key: plain(value) for key, value in own.items()}
         for group in groups:
-            if {k: v for k, v in group.items() if k != "params"} == plain:
+            if {k: v for k, v in group.items() if k != "params"} == hyper:
                 group["params"].append(name)
                 break
         else:
-            groups.append({**plain, "params": [name]})
+            groups.append({**hyper, "params": [name]})
     return groups
 
 
