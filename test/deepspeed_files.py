@@ -23,7 +23,7 @@ _HOMES = {
 
 
 @dataclasses.dataclass
-class fragment_address:  # noqa: N801
+class fragment_address:
     numel: int
     start: int
 

@@ -144,9 +144,13 @@ class StaticGradientsError(StepcError):
 
 class CheckpointError(StepcError, ValueError):
     """A checkpoint cannot be read, written or loaded; ``path`` is the file or folder that it is
-    of. Nothing has changed."""
+    of. Nothing has changed. What comes of a file is shown as far as it can be printed."""
+
+    _LONGEST = 600
 
     def __init__(self, path, words: str):
+        words = "".join(c if c.isprintable() else "?" for c in words)
+        words = words if len(words) <= self._LONGEST else f"{words[: self._LONGEST]}..."
         super().__init__(f"'{path}' {words}")
         self.path, self.words = str(path), words
 

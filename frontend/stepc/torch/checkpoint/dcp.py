@@ -7,13 +7,14 @@ together when a tensor is read."""
 from __future__ import annotations
 
 import itertools
+import mmap
 import os
 
 import torch
 
 from ...errors import CheckpointError
 from .archives import read_archive, reading, writing
-from .form import Checkpoint, Stored, inside
+from .form import Checkpoint, Stored, inside, room
 from .pickles import Inert, unpickled
 from .state_dicts import find_states, from_state_dict, to_state_dict
 
@@ -89,10 +90,10 @@ class _Files:
             )
 
         def make() -> torch.Tensor:
-            made = torch.empty(shape, dtype=dtype)
+            made = room(whole.numel, dtype).view(shape)
             for offsets, sizes in chunks:
                 part = self._blob(key, offsets)
-                if not isinstance(part, Stored) or part.shape != sizes:
+                if not isinstance(part, Stored) or (part.shape, part.dtype) != (sizes, dtype):
                     raise CheckpointError(self._folder, f"has no chunk of {sizes} of '{key}'")
                 at = tuple(slice(f, f + n) for f, n in zip(offsets, sizes, strict=True))
                 made[at] = part.read()
@@ -201,15 +202,25 @@ def _planner(tree: dict, each):
     from torch.distributed.checkpoint.planner import WriteItemType
 
     class OneByOne(DefaultSavePlanner):
-        """Reads a tensor when it is about to be written."""
+        """Reads a tensor when it is about to be written. The writer keeps all that it has written,
+        so these lie in maps of their own, whose memory goes back as soon as the next one comes."""
+
+        written: mmap.mmap | None = None
 
         def resolve_data(self, write_item):
+            if self.written is not None:
+                self.written.madvise(mmap.MADV_DONTNEED)
+                self.written = None
             if write_item.type == WriteItemType.BYTE_IO:
                 return super().resolve_data(write_item)
             stored = tree
             for step in self.mappings[write_item.index.fqn]:
                 stored = stored[step]
             each(stored.nbytes)
-            return stored.read()
+            value = stored.read()
+            if not value.nbytes:
+                return value
+            self.written = mmap.mmap(-1, value.nbytes)
+            return torch.frombuffer(self.written, dtype=value.dtype).view(value.shape).copy_(value)
 
     return OneByOne()

@@ -96,8 +96,8 @@ class _Rank:
         base = "optimizer_state_dict" if "fp32_flat_groups" in self.saved else (
             "base_optimizer_state")  # fmt: skip
         self.base = self.saved.get(base, {})
-        self.vectors = self.saved.get("fp32_flat_groups",
-                                      self.saved.get("single_partition_of_fp32_groups"))  # fmt: skip
+        of_stage_2 = self.saved.get("single_partition_of_fp32_groups")
+        self.vectors = self.saved.get("fp32_flat_groups", of_stage_2)
         if not isinstance(self.vectors, list) or not all(
             isinstance(own, Stored) and len(own.shape) == 1 for own in self.vectors
         ):
@@ -148,10 +148,14 @@ def _shapes(path: str) -> list[dict[str, tuple]]:
     if isinstance(shapes, dict):
         shapes = [shapes]
     if not isinstance(shapes, list) or not all(
-        isinstance(own, dict) and all(isinstance(s, tuple) for s in own.values()) for own in shapes
+        isinstance(own, dict) and all(_is_shape(shape) for shape in own.values()) for own in shapes
     ):
         raise CheckpointError(path, "has no 'param_shapes': names and shapes of the parameters")
     return shapes
+
+
+def _is_shape(value) -> bool:
+    return isinstance(value, tuple) and all(type(n) is int and n >= 0 for n in value)
 
 
 def _pieces(vectors: list[Stored], begin: int, end: int) -> list[tuple[Stored, int, int]]:

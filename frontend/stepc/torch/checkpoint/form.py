@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import difflib
 import math
+import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from dataclasses import dataclass, field
 import torch
 
 from ...errors import CheckpointError
+
+_LARGE = 2**17  # bytes from which on memory is taken from the system
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,21 @@ class Stored:
         return Stored(tuple(shape), dtype, lambda begin, end: make().reshape(-1)[begin:end])
 
 
+def room(numel: int, dtype: torch.dtype) -> torch.Tensor:
+    """A vector without values. Large ones are maps of their own, which go back to the system with
+    the tensor: what is freed between small objects, malloc keeps."""
+    size = numel * dtype.itemsize
+    if size < _LARGE:
+        return torch.empty(numel, dtype=dtype)
+    return torch.frombuffer(mmap.mmap(-1, size), dtype=dtype)
+
+
 def in_file(path: str, offset: int, dtype: torch.dtype, numel: int) -> Stored:
     """A vector whose bytes lie in a file from ``offset`` on. It is read, and not mapped: a file
     that becomes shorter is an error, and what is not needed again is no memory of the process."""
 
     def elements(begin: int, end: int) -> torch.Tensor:
-        made = torch.empty(max(end - begin, 0), dtype=dtype)
+        made = room(max(end - begin, 0), dtype)
         size = made.numel() * dtype.itemsize
         if size:
             into = memoryview((ctypes.c_char * size).from_address(made.data_ptr())).cast("B")
@@ -103,7 +115,7 @@ def joined(pieces: Sequence[tuple[Stored, int, int]], shape: Sequence[int]) -> S
     """Ranges ``(source, begin, end)`` of elements, one behind the other, in a shape of as many."""
 
     def elements(begin: int, end: int) -> torch.Tensor:
-        made, at = torch.empty(max(end - begin, 0), dtype=pieces[0][0].dtype), 0
+        made, at = room(max(end - begin, 0), pieces[0][0].dtype), 0
         for source, first, last in pieces:
             low, high = max(begin, at), min(end, at + last - first)
             if low < high:

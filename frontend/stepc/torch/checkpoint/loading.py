@@ -17,6 +17,7 @@ from ..binding.precision import MASTERS
 from ..binding.rules import WholeState, whole_states
 from ..ranks.dtensor import is_dtensor
 from ..tensors.patterns import KEY as VIEW
+from .archives import reading
 from .form import Checkpoint, Stored
 from .layouts import read, write
 from .matching import matched, merged_groups, names_of
@@ -63,7 +64,8 @@ def load(
     theirs = matched(found, own, frozen, strict)
     labels = own or [name or "" for name in theirs]
     groups = merged_groups(optimizer, found, theirs, labels)
-    expected = _expected(optimizer, groups)
+    with reading(found.path):
+        expected = _expected(optimizer, groups)
     states, values = {}, []
     for number, (param, name, label) in enumerate(zip(params, theirs, labels, strict=True)):
         if name is None:
@@ -130,9 +132,9 @@ def _check(found, optimizer, param, label, given, master, expected, parameters: 
         if given and name not in given:
             has = ", ".join(f"'{key}'" for key in given)
             raise CheckpointError(path, f"lacks state '{name}' of '{label}', and has {has}")
-        if given and tuple(given[name].shape) != tuple(own.shape):
+        if given and given[name].shape != (here := tuple(own.shape)):
             raise CheckpointError(path, f"has state '{name}' of '{label}' with shape "
-                                  f"{given[name].shape}, here it is {tuple(own.shape)}")  # fmt: skip
+                                  f"{given[name].shape}, here it is {here}")  # fmt: skip
     if given and optimizer._keeps_step and "step" not in given:
         raise CheckpointError(path, f"lacks the count of steps of '{label}'")
     if master is not None and not optimizer._layouts and master.shape != tuple(param.shape):

@@ -14,7 +14,9 @@ from ..tensors.patterns import KEY as VIEW
 from .form import Checkpoint, nearest
 
 # What wrappers put into names, and how a step is made: nothing of the mathematics.
-_WRAPPERS = re.compile(r"^module\.|(?<![^.])_(orig_mod|fsdp_wrapped_module|checkpoint_wrapped_module)\.")
+_WRAPPERS = re.compile(
+    r"^module\.|(?<![^.])_(orig_mod|fsdp_wrapped_module|checkpoint_wrapped_module)\."
+)
 _OF_THE_RUN = {"params", "param_names", VIEW, "foreach", "fused", "capturable", "differentiable"}
 
 

@@ -12,6 +12,7 @@ from ..._describe import SCALE
 from ...errors import CheckpointError
 from ..bitsandbytes.saved import CODED, WRAPPED, decoded_codes
 from ..step.saved_codes import decode_state
+from .archives import reading
 from .form import Checkpoint, Stored
 
 _SHARED = ("state", "param_groups")
@@ -146,16 +147,19 @@ def _states(own, name: str, path: str) -> dict[str, Stored]:
                 "nor a number"
             )  # fmt: skip
     for key in [key for key in found if f"{key}{SCALE}" in found]:
-        found[key] = _decoded(found[key], found.pop(f"{key}{SCALE}"))
-    return _of_bitsandbytes(found, name)
+        found[key] = _decoded(found[key], found.pop(f"{key}{SCALE}"), path)
+    return _of_bitsandbytes(found, name, path)
 
 
-def _decoded(codes: Stored, scales: Stored) -> Stored:
-    return Stored.made(codes.shape, torch.float32, lambda: decode_state(codes.read(),
-                                                                        scales.read()))  # fmt: skip
+def _decoded(codes: Stored, scales: Stored, path: str) -> Stored:
+    def decode():
+        with reading(path):
+            return decode_state(codes.read(), scales.read())
+
+    return Stored.made(codes.shape, torch.float32, decode)
 
 
-def _of_bitsandbytes(found: dict[str, Stored], name: str) -> dict[str, Stored]:
+def _of_bitsandbytes(found: dict[str, Stored], name: str, path: str) -> dict[str, Stored]:
     """Codes of bitsandbytes in float32. Two states are Adam's; which one alone is, the optimizer
     says that loads it."""
     theirs = [key for key in ("state1", "state2") if key in found]
@@ -170,7 +174,9 @@ def _of_bitsandbytes(found: dict[str, Stored], name: str) -> dict[str, Stored]:
             beside = {k: v for k, v in found.items() if k[-1] == key[-1]}
 
             def decode(key=key, beside=beside):
-                return decoded_codes({k: v.read() for k, v in beside.items()}, key, f"'{name}'")
+                with reading(path):
+                    own = {k: v.read() for k, v in beside.items()}
+                    return decoded_codes(own, key, f"'{name}'")
 
             stored = Stored.made(stored.shape, torch.float32, decode)
         made[ours[key]] = stored

@@ -57,8 +57,10 @@ def read(path: str) -> Checkpoint:
     made = Checkpoint(path, "universal", {}, [])
     for name in names:
         states = _states(os.path.join(zero, name))
-        if _MASTER in states:
-            made.parameters[name] = states.pop(_MASTER)
+        if _MASTER not in states:
+            path = os.path.join(zero, name, f"{_MASTER}.pt")
+            raise CheckpointError(path, "is missing: the values of the parameter")
+        made.parameters[name] = states.pop(_MASTER)
         made.states[name] = states
     with reading(folder):
         made.groups = _groups(folder, os.path.join(zero, _GROUPS), names)
@@ -136,7 +138,9 @@ def write(checkpoint: Checkpoint, path: str, each=lambda _: None) -> None:
         for name in checkpoint.names:
             own = os.path.join(folder, "zero", name)
             if os.path.dirname(own) != os.path.join(folder, "zero") or name in (".", ".."):
-                raise CheckpointError(path, f"would have a folder '{name}', which is no name of one")
+                raise CheckpointError(
+                    path, f"would have a folder '{name}', which is no name of one"
+                )
             os.makedirs(own)
             states = {_MASTER: checkpoint.parameters[name], **checkpoint.states.get(name, {})}
             for state, stored in states.items():
