@@ -19,6 +19,7 @@ _HOMES = {
     "fragment_address": "deepspeed.utils.tensor_fragment",
     "ZeroStageEnum": "deepspeed.runtime.zero.config",
     "LossScaler": "deepspeed.runtime.fp16.loss_scaler",
+    "DynamicLossScaler": "deepspeed.runtime.fp16.loss_scaler",
 }
 
 
@@ -39,10 +40,40 @@ class LossScaler:
         self.cur_scale, self.dynamic = 1.0, False
 
 
+class DynamicLossScaler:
+    """As runtime/fp16/loss_scaler.py, ``update_scale``."""
+
+    def __init__(self, scale, window, shift, consecutive):
+        self.cur_scale, self.cur_iter, self.last_overflow_iter = scale, 0, -1
+        self.scale_factor, self.scale_window, self.min_scale = 2.0, window, 1.0
+        self.delayed_shift = self.cur_hysteresis = shift
+        self.consecutive_hysteresis, self.dynamic = consecutive, True
+
+    def update_scale(self, overflow):
+        if overflow:
+            if self.delayed_shift == 1 or self.cur_hysteresis == 1:
+                self.cur_scale = max(self.cur_scale / self.scale_factor, self.min_scale)
+            else:
+                self.cur_hysteresis -= 1
+            self.last_overflow_iter = self.cur_iter
+        else:
+            if self.consecutive_hysteresis:
+                self.cur_hysteresis = self.delayed_shift
+            stable = self.cur_iter - self.last_overflow_iter - 1
+            if stable > 0 and stable % self.scale_window == 0:
+                if not self.consecutive_hysteresis:
+                    self.cur_hysteresis = self.delayed_shift
+                self.cur_scale *= self.scale_factor
+        self.cur_iter += 1
+
+
+_CLASSES = (fragment_address, ZeroStageEnum, LossScaler, DynamicLossScaler)
+
+
 @contextlib.contextmanager
 def classes_of_deepspeed():
     """While something is pickled, the classes are in modules of its names."""
-    own = {cls.__name__: cls for cls in (fragment_address, ZeroStageEnum, LossScaler)}
+    own = {cls.__name__: cls for cls in _CLASSES}
     made, homes = [], {name: cls.__module__ for name, cls in own.items()}
     for name, home in _HOMES.items():
         parts = home.split(".")
@@ -81,6 +112,7 @@ class Zero2:
 
     def __init__(self, groups, world, make, aligned=1):
         self.world, self.shapes, self.paddings = world, [], []
+        self.scaler = LossScaler()
         self.hypers = [{k: v for k, v in g.items() if k != "params"} for g in groups]
         self.whole = []
         for group in groups:
@@ -181,7 +213,7 @@ class Zero2:
                 for p, n in zip(params, fill, strict=True)
             ]
         return {
-            "loss_scaler": LossScaler(), "dynamic_loss_scale": False, "overflow": False,
+            "loss_scaler": self.scaler, "dynamic_loss_scale": False, "overflow": False,
             "clip_grad": 0.0, "base_optimizer_state": base,
             "single_partition_of_fp32_groups": [
                 p.detach()[: p.numel() - n] for p, n in zip(params, fill, strict=True)

@@ -13,7 +13,7 @@ import stepc.torch as st
 import torch
 import torch.distributed.checkpoint as dcp
 from common import bits_equal, clone_params, train
-from deepspeed_files import Zero2, save_stage3
+from deepspeed_files import DynamicLossScaler, Zero2, save_stage3
 from stepc.torch import checkpoint as ck
 from test_bitsandbytes_states import of_theirs
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
@@ -133,6 +133,32 @@ def test_stage_3(tmp_path, world, subgroup):
     states = {key: run.states(key) for key in ("exp_avg", "exp_avg_sq")}
     save_stage3(tmp_path, groups, world, states, 2, subgroup)
     compared(ck.read(tmp_path), run)
+
+
+@pytest.mark.parametrize("shift, consecutive", [(1, False), (2, False), (3, True)])
+def test_the_loss_scale_of_deepspeed(tmp_path, shift, consecutive):
+    """After any steps, what a scaler here has that took the same ones."""
+    run = deepspeed(2)
+    run.scaler = DynamicLossScaler(64.0, 3, shift, consecutive)
+    scale = st.deepspeed.DynamicLossScaler(64.0, scale_window=3, delayed_shift=shift,
+                                           consecutive_hysteresis=consecutive)  # fmt: skip
+    param = torch.nn.Parameter(torch.ones(3))
+    optimizer = st.AdamW([param], loss_scale=scale)
+    overflows = [0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 0, 0]
+    for number, overflow in enumerate(overflows):
+        param.grad = torch.full((3,), torch.inf if overflow else 1.0)
+        optimizer.step()
+        run.scaler.update_scale(bool(overflow))
+        if number % 3 and number < 14:
+            continue
+        run.save(tmp_path / str(number))
+        found = ck.read(tmp_path / str(number))
+        assert found.groups[1]["scalars"] == optimizer.state_dict()["param_groups"][0]["scalars"]
+    again = st.AdamW([(n, torch.nn.Parameter(v)) for n, v in values().items()], loss_scale=scale)
+    for group in found.groups:
+        group["lr"] = 0.01
+    ck.load(again, found)
+    assert again.state_dict()["param_groups"][0]["scalars"]["scale"] == run.scaler.cur_scale
 
 
 def test_universal_is_what_deepspeed_reads(tmp_path):

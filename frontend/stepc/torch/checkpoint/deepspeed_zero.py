@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 
 from ...errors import CheckpointError
+from ..step.saving import SCALARS
 from .archives import read_archive, reading
 from .form import Checkpoint, Stored, joined
 from .pickles import Inert
@@ -59,7 +60,26 @@ def read(path: str) -> Checkpoint:
     with reading(folder):
         made = Checkpoint(path, "deepspeed", {}, [])
         (_read_cut if stage == 3 else _read_flat)(made, folder, ranks, shapes)
+        add_scaler(made.groups, ranks[0].saved)
         return made.check()
+
+
+def add_scaler(groups: list[dict], saved: dict) -> None:
+    """Gives groups what ``deepspeed_scaler.mlir`` keeps of DeepSpeed's dynamic loss scaler."""
+    fields = getattr(saved.get("loss_scaler"), "fields", {})
+    names = ("cur_scale", "cur_iter", "last_overflow_iter", "scale_window", "delayed_shift",
+             "cur_hysteresis")  # fmt: skip
+    own = [fields.get(name) for name in names]
+    if not fields.get("dynamic") or not all(isinstance(value, (int, float)) for value in own):
+        return
+    scale, now, last, window, shift, left = own
+    steps = now - last - 1  # without an overflow
+    for group in groups:
+        group[SCALARS] = {
+            "scale": float(scale),
+            "steps_without_overflow": float((steps - 1) % max(window, 1) + 1 if steps > 0 else 0),
+            "hysteresis_used": float(shift - left),
+        }
 
 
 def _files(folder: str) -> list[str]:

@@ -16,6 +16,7 @@ import torch
 
 from ...errors import CheckpointError
 from .archives import read_archive, reading, write_archive, writing
+from .deepspeed_zero import add_scaler
 from .form import Checkpoint, Stored
 from .state_dicts import plain
 
@@ -114,7 +115,9 @@ def _groups(folder: str, path: str, names: list[str]) -> list[dict]:
         raise CheckpointError(model or models[0], f"does not say which of {len(saved)} groups has "
                               "which parameters")  # fmt: skip
     hypers = [{k: plain(v) for k, v in own.items() if k != "params"} for own in saved]
-    return [{**own, "params": names} for own, names in zip(hypers, members, strict=True)]
+    groups = [{**own, "params": names} for own, names in zip(hypers, members, strict=True)]
+    add_scaler(groups, tree)
+    return groups
 
 
 # --- Writing ------------------------------------------------------------------
