@@ -483,3 +483,26 @@ def test_relative_paths_and_files_of_other_names(tmp_path, monkeypatch):
     _, optimizer, _ = trained()
     ck.save(optimizer, "state", "torch")
     assert ck.layout_of("state") == "torch" and os.listdir() == ["state"]
+
+
+def test_what_is_loaded_is_nobody_elses(tmp_path):
+    """Neither of the optimizer that a checkpoint was made of, nor of what is loaded again."""
+    own, optimizer, params = trained(shapes=BOX)
+    names = [name for name, _ in own.named_parameters()]
+    made = ck.checkpoint_of(optimizer)
+    made.groups[1]["lr"] = 0.01
+    others = [st.AdamW(zip(names, clone_params(params), strict=True)) for _ in range(3)]
+    ck.load(others[0], made)
+    ck.save(optimizer, tmp_path / "a", "torch")
+    found = ck.read(tmp_path / "a")
+    found.groups[1]["lr"] = 0.01
+    for other in others[1:]:
+        ck.load(other, found)
+    before = {key: value.clone() for key, value in optimizer.state[params[0]].items()}
+    for other in others:
+        train((other,), (other.param_groups[0]["params"],), 1)
+    assert all(torch.equal(optimizer.state[params[0]][key], value)
+               for key, value in before.items())  # fmt: skip
+    ends = [other.state[other.param_groups[0]["params"][0]]["exp_avg"] for other in others]
+    assert torch.equal(ends[0], ends[1]) and torch.equal(ends[0], ends[2])
+    assert not torch.equal(ends[0], before["exp_avg"])

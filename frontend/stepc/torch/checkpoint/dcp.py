@@ -49,7 +49,7 @@ class _Files:
     """Where the parts of values lie."""
 
     def __init__(self, path: str, holder: str, storage: dict):
-        self._holder, self._places, self._paths = holder, {}, {}
+        self._holder, self._places, self._paths, self._sizes = holder, {}, {}, {}
         self._folder = path
         for index, info in storage.items():
             offset = index.fields.get("offset")
@@ -109,7 +109,13 @@ class _Files:
             raise CheckpointError(self._holder, f"has '{key}' in a form that is not read")
         name = found["relative_path"]
         if name not in self._paths:
-            self._paths[name] = inside(self._folder, name, self._holder)
+            path = inside(self._folder, name, self._holder)
+            self._paths[name], self._sizes[name] = path, os.path.getsize(path)
+        end = found["offset"] + found["length"]
+        if end > self._sizes[name]:
+            raise CheckpointError(
+                self._paths[name], f"has {self._sizes[name]} bytes, '{key}' ends at {end}"
+            )
         return found
 
     def _blob(self, key: str, offsets):

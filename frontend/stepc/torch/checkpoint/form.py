@@ -24,11 +24,12 @@ _LARGE = 2**17  # bytes from which on memory is taken from the system
 @dataclass(frozen=True)
 class Stored:
     """A tensor that is read when asked for. ``elements(begin, end)``: those of a range, in
-    row-major order, as a new tensor of one dim."""
+    row-major order, as a tensor of one dim; a new one, unless it is ``of_others``."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
     elements: Callable[[int, int], torch.Tensor]
+    of_others: bool = False
 
     @property
     def numel(self) -> int:
@@ -44,13 +45,13 @@ class Stored:
 
     def viewed(self, shape: Sequence[int]) -> Stored:
         """The same elements in another shape."""
-        return Stored(tuple(shape), self.dtype, self.elements)
+        return Stored(tuple(shape), self.dtype, self.elements, self.of_others)
 
     @staticmethod
     def of(tensor: torch.Tensor) -> Stored:
         """Of a tensor in memory, which is not copied."""
         flat = tensor.detach().reshape(-1)
-        return Stored(tuple(tensor.shape), tensor.dtype, lambda begin, end: flat[begin:end])
+        return Stored(tuple(tensor.shape), tensor.dtype, lambda begin, end: flat[begin:end], True)
 
     @staticmethod
     def number(value: float) -> Stored:
@@ -72,7 +73,8 @@ def room(numel: int, dtype: torch.dtype) -> torch.Tensor:
     size = numel * dtype.itemsize
     if size < _LARGE:
         return torch.empty(numel, dtype=dtype)
-    return torch.frombuffer(mmap.mmap(-1, size), dtype=dtype)
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return torch.frombuffer(memory, dtype=dtype)
 
 
 def in_file(path: str, offset: int, dtype: torch.dtype, numel: int) -> Stored:

@@ -58,34 +58,50 @@ def load(
     for a state that is missing; nothing has changed then.
     """
     found = path if isinstance(path, Checkpoint) else read(path, layout)
+    groups, pairs = _planned(optimizer, found, model, parameters, strict)
+    states, values = {}, []
+    for number, (param, given, master) in pairs.items():
+        states[number] = {key: _own(stored) for key, stored in given.items()}
+        kept = optimizer._kept.keeps_master(param.dtype)
+        value = master.read() if master is not None and (kept or parameters) else None
+        states[number].update(_masters(optimizer, param, value))
+        if parameters:
+            values.append((param, value))
+    for number, own in optimizer.state_dict()["state"].items() if not strict else ():
+        states.setdefault(number, own)
+    optimizer._copies_loaded = False
+    try:
+        optimizer.load_state_dict({"state": {k: v for k, v in states.items() if v},
+                                   "param_groups": groups})  # fmt: skip
+    finally:
+        del optimizer._copies_loaded
+    for param, value in values:
+        _set(param, _rounded(optimizer, param, value))
+    return found
+
+
+def _planned(optimizer, found: Checkpoint, model, parameters: bool, strict: bool):
+    """The groups as they are to be, and by number of a parameter that is loaded: it, its states and
+    the float32 of it, or None. All is checked; nothing is read."""
     params = [param for group in optimizer.param_groups for param in group["params"]]
     own = names_of(optimizer, model)
-    frozen = [not param.requires_grad for param in params]
-    theirs = matched(found, own, frozen, strict)
+    theirs = matched(found, own, [not param.requires_grad for param in params], strict)
     labels = own or [name or "" for name in theirs]
     groups = merged_groups(optimizer, found, theirs, labels)
     with reading(found.path):
         expected = _expected(optimizer, groups)
-    states, values = {}, []
+    pairs = {}
     for number, (param, name, label) in enumerate(zip(params, theirs, labels, strict=True)):
-        if name is None:
-            if param in optimizer.state:
-                states[number] = optimizer.state_dict()["state"].get(number)
-            continue
-        given = _renamed(found.states.get(name, {}), expected[number])
-        master = found.parameters.get(name)
-        _check(found, optimizer, param, label, given, master, expected[number], parameters)
-        states[number] = {key: stored.read() for key, stored in given.items()}
-        value = master.read() if master is not None else None
-        states[number].update(_masters(optimizer, param, value))
-        if parameters:
-            values.append((param, value))
-    packed = _packed(groups)
-    optimizer.load_state_dict({"state": {k: v for k, v in states.items() if v},
-                               "param_groups": packed})  # fmt: skip
-    for param, value in values:
-        _set(param, _rounded(optimizer, param, value))
-    return found
+        if name is not None:
+            given = _renamed(found.states.get(name, {}), expected[number])
+            master = found.parameters.get(name)
+            _check(found, optimizer, param, label, given, master, expected[number], parameters)
+            pairs[number] = param, given, master
+    return _packed(groups), pairs
+
+
+def _own(stored: Stored) -> torch.Tensor:
+    return stored.read().clone() if stored.of_others else stored.read()
 
 
 def _packed(groups: list[dict]) -> list[dict]:
@@ -172,7 +188,7 @@ def _masters(optimizer, param, value: torch.Tensor | None) -> dict:
     if value is None or not optimizer._kept.keeps_master(param.dtype):
         return {}
     if optimizer._master == "f32":
-        return {"master": value.float()}
+        return {"master": value.to(torch.float32, copy=True)}
     return {"remainder": _halves(value)[1]}
 
 

@@ -89,6 +89,8 @@ class Saving:
     def _finish_saving(self, packed: dict) -> None:
         """Gives a packed state what is particular to the class it is of."""
 
+    _copies_loaded = True  # False while a state is loaded that nobody else has
+
     @torch._disable_dynamo
     def load_state_dict(self, state_dict: dict) -> None:
         """Loads the optimizer state, also one of the original class of this name.
@@ -151,7 +153,7 @@ class Saving:
                 if id(param) in codes:
                     value = decoded(value, codes[id(param)])
                 value = {
-                    name: adopted(param, name, self._as_tensor(name, item))
+                    name: adopted(param, name, self._as_tensor(name, item), self._copies_loaded)
                     for name, item in value.items()
                     if name not in forgotten
                 }
@@ -198,12 +200,12 @@ class Saving:
         return torch.tensor(float(item), dtype=torch.float64, device="cpu")
 
 
-def adopted(param: torch.Tensor, name: str, value):
-    """A saved value for this parameter, copied. The declared dtype of a state is
+def adopted(param: torch.Tensor, name: str, value, copy: bool = True):
+    """A saved value for this parameter, copied where it is to be. The declared dtype of a state is
     f64 beside an f64 parameter and f32 beside others; the binding casts what
     deviates."""
     if isinstance(value, dict):
-        return {key: adopted(param, key, item) for key, item in value.items()}
+        return {key: adopted(param, key, item, copy) for key, item in value.items()}
     if name == "step" and not isinstance(value, torch.Tensor):
         return torch.tensor(float(value), dtype=torch.float32, device="cpu")
     if not isinstance(value, torch.Tensor):
@@ -211,9 +213,9 @@ def adopted(param: torch.Tensor, name: str, value):
     if name == "step":
         return value.to(dtype=torch.float32, device="cpu", copy=True)
     if not value.is_floating_point() or not param.is_floating_point():
-        return value.to(device=param.device, copy=True)
+        return value.to(device=param.device, copy=copy)
     wide = torch.promote_types(param.dtype, torch.float32)
-    return value.to(dtype=wide, device=param.device, copy=True)
+    return value.to(dtype=wide, device=param.device, copy=copy)
 
 
 # --- Scalars ------------------------------------------------------------------
