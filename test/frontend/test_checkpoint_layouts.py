@@ -15,6 +15,7 @@ import torch.distributed.checkpoint as dcp
 from common import bits_equal, clone_params, train
 from deepspeed_files import DynamicLossScaler, Zero2, save_stage3
 from stepc.torch import checkpoint as ck
+from stepc.torch.checkpoint import archives
 from test_bitsandbytes_states import of_theirs
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
 
@@ -418,6 +419,22 @@ def test_others_read_what_is_written(tmp_path):
         for key, value in saved["state"][number].items():
             assert torch.equal(state["optim"]["state"][name][key], value)
     assert [group["lr"] for group in state["optim"]["param_groups"]] == [0.01, 0.02]
+
+
+def test_records_of_many_bytes(tmp_path, monkeypatch):
+    """A zip has larger sizes in other places: as if 100 bytes were more than 2 GiB."""
+    monkeypatch.setattr(archives, "_WIDE", 100)
+    _, optimizer, _ = trained()
+    ck.save(optimizer, tmp_path / "a", "torch")
+    saved = optimizer.state_dict()["state"]
+    for mmap in (False, True):
+        tree = torch.load(tmp_path / "a", weights_only=True, mmap=mmap)["optimizer"]["state"]
+        for number, own in saved.items():
+            for key, value in own.items():
+                assert torch.equal(tree[number][key], value)
+                assert tree[number][key].data_ptr() % 64 == 0
+    for number, own in enumerate(ck.read(tmp_path / "a").states.values()):
+        same(own["exp_avg"], saved[number]["exp_avg"])
 
 
 # --- Loading ------------------------------------------------------------------

@@ -20,6 +20,7 @@ from .pickles import STORAGES, RefusedError, unpickled
 
 _MAGIC = b"PK\x03\x04"
 _ALIGNMENT = 64  # of the bytes of a storage, as torch has it
+_WIDE = 2**31  # bytes of a record from which on a zip has its size in other words
 _LOCAL = struct.Struct("<4s5H3I2H")  # a zip's header before a file
 
 
@@ -194,7 +195,7 @@ def write_archive(path: str, tree: object, each=lambda _: None) -> None:
 def _record(archive: zipfile.ZipFile, name: str, data) -> None:
     info = zipfile.ZipInfo(name)
     size = data.nbytes if isinstance(data, Stored) else len(data)
-    wide = size >= 2**31  # then its sizes have 20 bytes more in the header
+    wide = size >= _WIDE  # then its sizes have 20 bytes more in the header
     behind = archive.fp.tell() + _LOCAL.size + len(name) + (20 if wide else 0) + 4
     fill = -behind % _ALIGNMENT
     info.extra = b"FB" + struct.pack("<H", fill) + b"Z" * fill

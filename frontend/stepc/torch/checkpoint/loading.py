@@ -200,12 +200,11 @@ def _rounded(optimizer, param, value: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def _set(param: torch.Tensor, value: torch.Tensor) -> None:
-    """Sets a parameter, or what this rank has of it, without a word to others."""
+    """Sets a parameter, or what this rank has of a DTensor, which all its ranks do together."""
     if is_dtensor(param):
         from torch.distributed.tensor import distribute_tensor
 
-        value = distribute_tensor(value.to(param.device), param.device_mesh, param.placements,
-                                  src_data_rank=None)  # fmt: skip
+        value = distribute_tensor(value.to(param.device), param.device_mesh, param.placements)
     param.copy_(value)
 
 
