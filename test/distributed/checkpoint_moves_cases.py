@@ -9,6 +9,7 @@ import tempfile
 import stepc.torch as st
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 from deepspeed_files import Zero2
 from on_ranks import case, main, same_bits, whole
 from torch.distributed.device_mesh import init_device_mesh
@@ -139,6 +140,35 @@ def into_every_layout_of_ranks():
                 assert (whole(named[name]) - value).abs().max() < 0.02, kind
             else:
                 same_bits(whole(named[name]), value, f"{kind}, {name}")
+
+
+@case
+def what_each_rank_has_saved_is_put_together():
+    """By torch.distributed.checkpoint: boxes of zero's ranges, rows of DTensors, unevenly."""
+    _, grads = values(2)
+    place = folder()
+    mesh = init_device_mesh("cpu", (3,), mesh_dim_names=("dp",))
+
+    def sharded(param):
+        placements = [Shard(param.dim() - 1) if param.dim() else Replicate()]
+        return torch.nn.Parameter(distribute_tensor(param.detach(), mesh, placements))
+
+    more = {"zero": 1, "gradients": "reduced"}
+    kinds = {
+        "ranges": here(**more), "columns": here(sharded),
+        "codes": here(**more, state_dtype="q8"),
+    }  # fmt: skip
+    for kind, (named, optimizer) in kinds.items():
+        for own in grads:
+            step_here(named, optimizer, own)
+        dcp.save({"optim": optimizer.state_dict()}, checkpoint_id=f"{place}/{kind}")
+        found = st.checkpoint.read(f"{place}/{kind}")
+        assert found.named and found.names == list(SHAPES)
+        whole = st.checkpoint.checkpoint_of(optimizer).states
+        for name, own in found.states.items():
+            assert own.keys() == whole[name].keys(), (kind, name)
+            for key, stored in own.items():
+                same_bits(stored.read(), whole[name][key].read(), f"{kind}, {key} of {name}")
 
 
 @case

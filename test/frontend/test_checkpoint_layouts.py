@@ -255,6 +255,18 @@ def test_dcp_of_torch(tmp_path, flat):
         same(found.parameters[name], param)
 
 
+def test_dcp_of_many_groups(tmp_path):
+    """Numbers in texts are in the order of numbers."""
+    params = [torch.nn.Parameter(torch.full((2,), float(k))) for k in range(12)]
+    theirs = torch.optim.AdamW([{"params": [p], "lr": k + 1.0} for k, p in enumerate(params)])
+    train((theirs,), (params,), 1)
+    dcp.save({"optim": theirs.state_dict()}, checkpoint_id=tmp_path, no_dist=True)
+    found = ck.read(tmp_path)
+    assert [group["lr"] for group in found.groups] == [k + 1.0 for k in range(12)]
+    for number, param in enumerate(params):
+        same(found.states[str(number)]["exp_avg"], theirs.state[param]["exp_avg"])
+
+
 # --- ColossalAI ---------------------------------------------------------------
 
 

@@ -40,7 +40,7 @@ def read(path: str) -> Checkpoint:
             way = (fields.get("planner_data") or {}).get(key, (key,))
             _put(tree, way, files.value(key, kind))
         tree = _lists(tree)
-        made = from_state_dict(find_states(tree, path), path, "dcp")
+        made = from_state_dict(_numbered(find_states(tree, path)), path, "dcp")
         made.parameters = _parameters(tree, made)
     return made
 
@@ -144,8 +144,17 @@ def _lists(tree):
     made = {key: _lists(value) for key, value in tree.items()}
     groups = made.get("param_groups")
     if isinstance(groups, dict):
-        made["param_groups"] = [groups[number] for number in sorted(groups)]
+        made["param_groups"] = [groups[number] for number in sorted(groups, key=int)]
     return made
+
+
+def _numbered(tree: dict) -> dict:
+    """Keys of dicts are texts in this layout, also where they were the numbers of parameters."""
+    params = [key for group in tree["param_groups"] for key in group.get("params", ())]
+    if not params or not all(isinstance(key, int) for key in params):
+        return tree
+    states = {int(k) if str(k).isdigit() else k: own for k, own in tree["state"].items()}
+    return {**tree, "state": states}
 
 
 def _parameters(tree: dict, made: Checkpoint) -> dict[str, Stored]:
