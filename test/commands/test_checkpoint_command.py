@@ -22,12 +22,6 @@ ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "frontend")}
 
 
-def stepc(*arguments, **more):
-    command = [sys.executable, "-m", "stepc", "checkpoint", *map(str, arguments)]
-    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False,
-                          **more)  # fmt: skip
-
-
 @pytest.fixture
 def saved(tmp_path):
     params = {
@@ -56,11 +50,11 @@ def test_show(saved, capsys):
     assert last == f"'{saved}': layout torch, 2 parameters, step 1, 70.4 KiB"
 
 
-def test_convert(saved, tmp_path):
+def test_convert(saved, tmp_path, capsys):
     target = tmp_path / "b"
-    done = stepc("convert", saved, target, "--layout=universal")
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-    assert done.stdout == (
+    assert main(["checkpoint", "convert", str(saved), str(target), "--layout=universal"]) == 0
+    said = capsys.readouterr()
+    assert said.err == "" and said.out == (
         f"'{target}': layout universal, 2 parameters, 70.4 KiB, of '{saved}', layout torch\n"
     )
     assert torch.equal(ck.read(target).states["up"]["exp_avg"].read(),
