@@ -142,6 +142,62 @@ def into_every_layout_of_ranks():
                 same_bits(whole(named[name]), value, f"{kind}, {name}")
 
 
+def there_and_on(kind, place, make, made, grads, dtype, cut):
+    """Two steps of one process, saved; two more, and the same on ranks. ``cut``: states of which
+    each rank is to have read its part alone."""
+
+    def run(**zero):
+        params = {n: torch.nn.Parameter(v.to(dtype)) for n, v in made.items()}
+        return params, make(params.items(), **zero)
+
+    def step(run, own):
+        for name, param in run[0].items():
+            param.grad = own[name].to(dtype)
+        run[1].step()
+
+    whole, shared = run(), run(zero=1, gradients="reduced")
+    for own in grads[:2]:
+        step(whole, own)
+    if dist.get_rank() == 0:
+        st.checkpoint.save(whole[1], f"{place}/{kind}", "torch")
+    dist.barrier()
+    st.checkpoint.load(shared[1], f"{place}/{kind}", parameters=True)
+    for key in cut:
+        counts = torch.tensor([shared[1].state[p][key].numel() for p in shared[0].values()])
+        dist.all_reduce(counts)
+        assert counts.tolist() == [value.numel() for value in made.values()], (kind, key)
+    for own in grads[2:]:
+        step(whole, own)
+        step(shared, own)
+    for name, param in whole[0].items():
+        same_bits(shared[0][name], param, f"{kind}, {name}")
+    full, alone = shared[1].full_state_dict()["state"], whole[1].state_dict()["state"]
+    for number, own in alone.items():
+        for key, value in own.items():
+            same_bits(full[number][key], value, f"{kind}, {key} of {number}")
+
+
+@case
+def each_rank_reads_its_part():
+    """Of states and masters that zero shares out; then it steps as one process does."""
+    place, (made, grads) = folder(), values(4)
+    moments = ("exp_avg", "exp_avg_sq")
+    matrices = {n: v for n, v in made.items() if v.dim() == 2}
+    for kind, make, own, dtype, cut in [
+        ("f32", lambda ps, **m: st.AdamW(ps, lr=0.02, **m), made, torch.float32, moments),
+        ("bf16", lambda ps, **m: st.AdamW(ps, lr=0.02, master="f32", **m), made, torch.bfloat16,
+         (*moments, "master")),
+        ("halves", lambda ps, **m: st.AdamW(ps, lr=0.02, master="remainder", **m), made,
+         torch.bfloat16, (*moments, "remainder")),
+        ("muon", lambda ps, **m: st.Muon(ps, lr=0.02, **m), matrices, torch.float32, ()),
+        ("came", lambda ps, **m: st.came.CAME(ps, lr=0.02, **m), matrices, torch.float32,
+         ("exp_avg",)),
+        ("view", lambda ps, **m: st.AdamW([{"params": list(ps), "view": "n m -> (n m)"}], lr=0.02,
+                                          **m), matrices, torch.float32, ()),
+    ]:  # fmt: skip
+        there_and_on(kind, place, make, own, grads, dtype, cut)
+
+
 @case
 def what_each_rank_has_saved_is_put_together():
     """By torch.distributed.checkpoint: boxes of zero's ranges, rows of DTensors, unevenly."""

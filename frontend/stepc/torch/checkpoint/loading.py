@@ -16,6 +16,7 @@ from ..binding.groups import rules_of
 from ..binding.precision import MASTERS
 from ..binding.rules import WholeState, whole_states
 from ..ranks.dtensor import is_dtensor
+from ..ranks.zero.part import ZeroPart
 from ..tensors.patterns import KEY as VIEW
 from .archives import reading
 from .form import Checkpoint, Stored
@@ -60,13 +61,13 @@ def load(
     found = path if isinstance(path, Checkpoint) else read(path, layout)
     groups, pairs = _planned(optimizer, found, model, parameters, strict)
     states, values = {}, []
+    parts = optimizer._parts() if optimizer._is_shared else {}
     for number, (param, given, master) in pairs.items():
-        states[number] = {key: _own(stored) for key, stored in given.items()}
-        kept = optimizer._kept.keeps_master(param.dtype)
-        value = master.read() if master is not None and (kept or parameters) else None
-        states[number].update(_masters(optimizer, param, value))
+        given = {**given, **_masters(optimizer, param, master)}
+        part = parts.get(id(param))
+        states[number] = {key: _own(key, stored, part) for key, stored in given.items()}
         if parameters:
-            values.append((param, value))
+            values.append((param, master.read()))
     for number, own in optimizer.state_dict()["state"].items() if not strict else ():
         states.setdefault(number, own)
     optimizer._copies_loaded = False
@@ -100,7 +101,13 @@ def _planned(optimizer, found: Checkpoint, model, parameters: bool, strict: bool
     return _packed(groups), pairs
 
 
-def _own(stored: Stored) -> torch.Tensor:
+def _own(name: str, stored: Stored, part) -> torch.Tensor:
+    """A state, for this optimizer alone: all of it, or of one that ``zero`` cuts by elements those
+    of this rank, which are all that is read."""
+    cut = isinstance(part, ZeroPart) and not part.is_owned and part.seen is None
+    if cut and part.is_cut(name):
+        value = stored.elements(part.begin, part.end)
+        return part.saved(name, value.clone() if stored.of_others else value)
     return stored.read().clone() if stored.of_others else stored.read()
 
 
@@ -184,12 +191,13 @@ def joined_halves(param: torch.Tensor, rest: torch.Tensor) -> torch.Tensor:
     return bits.view(torch.float32)
 
 
-def _masters(optimizer, param, value: torch.Tensor | None) -> dict:
-    if value is None or not optimizer._kept.keeps_master(param.dtype):
+def _masters(optimizer, param, master: Stored | None) -> dict[str, Stored]:
+    if master is None or not optimizer._kept.keeps_master(param.dtype):
         return {}
-    if optimizer._master == "f32":
-        return {"master": value.to(torch.float32, copy=True)}
-    return {"remainder": _halves(value)[1]}
+    name, dtype, make = "master", torch.float32, lambda value: value.to(torch.float32, copy=True)
+    if optimizer._master == "remainder":
+        name, dtype, make = "remainder", torch.int16, lambda value: _halves(value)[1]
+    return {name: Stored(master.shape, dtype, lambda b, e: make(master.elements(b, e)))}
 
 
 def _rounded(optimizer, param, value: torch.Tensor) -> torch.Tensor:
