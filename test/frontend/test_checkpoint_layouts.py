@@ -16,6 +16,7 @@ import torch.distributed.checkpoint as dcp
 from common import bits_equal, clone_params, train
 from stepc.torch import checkpoint as ck
 from stepc.torch.checkpoint import archives
+from stepc.torch.checkpoint.loading import _halves, joined_halves
 from test_bitsandbytes_states import of_theirs
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
 
@@ -286,6 +287,19 @@ def test_masters_are_the_parameters_of_a_checkpoint(tmp_path, layout, form):
         wide = ck.checkpoint_of(first).parameters, ck.checkpoint_of(loaded).parameters
         for name in SHAPES:
             same(wide[1][name], wide[0][name].read())
+
+
+def test_halves_of_every_kind():
+    """The nearest bfloat16, of two that are as near the one further from 0, and what it lacks."""
+    upper = torch.arange(-(2**15), 2**15, dtype=torch.int32)
+    for low in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF):
+        value = ((upper << 16) | low).view(torch.float32)
+        value = value[value.isfinite()]
+        half, rest = _halves(value)
+        assert torch.equal(joined_halves(half, rest), value)
+        bits, chosen = value.view(torch.int32), half.view(torch.int16).int()
+        expected = (bits >> 16) + (1 if low >= 0x8000 else 0)
+        assert torch.equal(chosen & 0xFFFF, expected & 0xFFFF), hex(low)
 
 
 def test_others_read_what_is_written(tmp_path):

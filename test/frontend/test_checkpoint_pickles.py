@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import pickle
+import struct
 import subprocess
 import sys
 import zipfile
@@ -141,6 +142,19 @@ def test_tensors_outside_of_their_storage(tmp_path):
             archive.writestr("archive/data.pkl", storage(**change))
             archive.writestr("archive/data/0", b"\0" * 24)
         refused(words, fresh(), tmp_path / "a.pt")
+
+
+def test_a_record_that_says_that_it_is_longer(tmp_path):
+    """In a folder of DCP what lies behind it is of another tensor."""
+    path, size = tmp_path / "a.pt", 10**6
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", storage(numel=6))
+        archive.writestr("archive/data/0", b"\0" * 24)
+    data = bytearray(path.read_bytes())
+    entry = data.index(b"PK\1\2", data.index(b"PK\1\2") + 1)  # the second of the directory
+    data[entry + 20 : entry + 28] = struct.pack("<II", size, size)
+    path.write_bytes(data)
+    refused("ends within its record 'archive/data/0'", fresh(), path)
 
 
 # --- Random changes -------------------------------------------------------------

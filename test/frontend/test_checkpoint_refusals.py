@@ -4,6 +4,7 @@
 
 import json
 import os
+import pickle
 import zipfile
 
 import pytest
@@ -12,6 +13,7 @@ import stepc.torch as st
 import torch
 from deepspeed_files import Zero2
 from stepc.torch import checkpoint as ck
+from torch.distributed.checkpoint.metadata import ChunkStorageMetadata
 
 SHAPES = {"encoder.weight": (9, 6), "encoder.bias": (6,), "gain": ()}
 
@@ -147,6 +149,28 @@ def test_ranks_of_deepspeed(tmp_path):
     refused("is missing: it has the names and shapes", optimizer, folder, of=model)
     (tmp_path / "a" / "latest").write_text("../elsewhere")
     refused("which is no folder beside it", optimizer, tmp_path / "a", of=tmp_path / "a" / "latest")
+
+
+def test_chunks_that_are_no_whole(tmp_path):
+    """Of torch.distributed.checkpoint: some elements are in none, in two, or outside."""
+    ck.save(optimizer_of(values(), steps=1), tmp_path / "a", "dcp")
+    holder = tmp_path / "a" / ".metadata"
+    key = "optim.state.encoder.weight.exp_avg"
+    for chunks, words in {
+        (((0, 0), (8, 6)),): f"has 48 elements of '{key}', whose shape is (9, 6)",
+        (((0, 0), (9, 3)), ((0, 0), (9, 3))): f"has 54 elements of '{key}'",
+        (((0, 0), (10, 6)),): f"has a chunk of '{key}' outside of (9, 6)",
+        (((0, 3), (9, 3)), ((0, 0), (9, 3))): f"does not say where '{key}' at (0, 3) lies",
+    }.items():
+        metadata = pickle.loads(holder.read_bytes())
+        metadata.state_dict_metadata[key].chunks = [
+            ChunkStorageMetadata(torch.Size(first), torch.Size(size)) for first, size in chunks
+        ]
+        whole = holder.read_bytes()
+        holder.write_bytes(pickle.dumps(metadata))
+        refused(words, fresh(), tmp_path / "a", of=holder)
+        holder.write_bytes(whole)
+    ck.load(fresh(), tmp_path / "a")
 
 
 def test_other_models(saved):
