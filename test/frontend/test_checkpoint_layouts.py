@@ -21,7 +21,7 @@ from test_bitsandbytes_states import of_theirs
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
 
 SHAPES = {"0.weight": (33, 20), "0.bias": (20,), "1.gain": (), "1.cube": (3, 5, 7)}
-BOX = {**SHAPES, "wide": (64, 80)}  # one of so many elements that it may have codes
+BOX = {**SHAPES, "wide": (64, 80), "none": (0, 4)}  # so many elements that it may have codes
 WRITTEN = [name for name, own in ck.LAYOUTS.items() if hasattr(own, "write")]
 
 
