@@ -131,6 +131,10 @@ class DeviceError(StatusError):
     """A call of a device's driver failed, or there is no driver."""
 
 
+class StoreError(StatusError):
+    """The file that keeps states on disk has no room, or cannot be read or written."""
+
+
 class BusyError(StatusError):
     """Another thread is inside the same optimizer."""
 

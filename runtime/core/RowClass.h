@@ -80,6 +80,11 @@ public:
   RowCodes getCodes(int64_t row) const {
     return rowCodes.empty() ? RowCodes() : rowCodes[size_t(row)];
   }
+  /// Which states of the row lie in a store.
+  void setPlaces(int64_t row, RowPlaces own) noexcept;
+  RowPlaces getPlaces(int64_t row) const {
+    return rowPlaces.empty() ? RowPlaces() : rowPlaces[size_t(row)];
+  }
   /// Whether rows are taken through the schedule one by one.
   bool isWhole() const { return whole; }
   bool hasCodes() const { return !rowCodes.empty(); }
@@ -137,6 +142,7 @@ private:
   std::vector<StateCodes> *codes;
   /// Of each row; empty where none has any.
   std::vector<RowCodes> rowCodes;
+  std::vector<RowPlaces> rowPlaces;
 
   // What the next run works on; rows, elementsBefore and batches end with one
   // more element once the list is finished.

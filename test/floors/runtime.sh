@@ -114,6 +114,7 @@ declared=$(grep -hoE '\bstepc[A-Z][A-Za-z]*\(' \
   "$source_dir/runtime/include/stepc/stepc.h" \
   "$source_dir/runtime/include/stepc/cuda.h" \
   "$source_dir/runtime/include/stepc/codes.h" \
+  "$source_dir/runtime/include/stepc/store.h" \
   "$source_dir/runtime/include/stepc/describe.h" \
   "$source_dir/runtime/include/stepc/simulated.h" \
   "$source_dir/runtime/include/stepc/shared_memory.h" \

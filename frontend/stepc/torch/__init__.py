@@ -8,6 +8,7 @@ all of them."""
 from . import _release, apex, bitsandbytes, came, colossal, deepspeed, hf, lomo, moonlight, muon
 from .about import info
 from .binding.features import EMA, SWA, ClipByNorm, ClipByValue, DynamicLossScale
+from .binding.placement import Place
 from .optimizers.apollo import APOLLOAdamW
 from .optimizers.dion import Dion
 from .optimizers.galore import GaLoreAdafactor, GaLoreAdamW
@@ -68,6 +69,7 @@ __all__ = [
     "NAdam",
     "NorMuon",
     "Optimizer",
+    "Place",
     "RAdam",
     "RMSprop",
     "Rprop",

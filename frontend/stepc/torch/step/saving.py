@@ -18,6 +18,7 @@ from ..binding.rules import can_be_codes
 from ..tensors.callers import level_of_caller
 from ..tensors.members import label_of
 from ..tensors.patterns import with_views
+from ..tensors.stored import StoredState
 from .modes import outside
 from .saved_codes import decoded
 
@@ -59,6 +60,7 @@ class Saving:
                 scalars[SEED] = self.seed
             if scalars:
                 group[SCALARS] = scalars
+        self._bring_states(packed)
         self._pack_parts(packed)
         self._finish_saving(packed)
         for hook in post_hooks.values():
@@ -66,6 +68,20 @@ class Saving:
             if result is not None:
                 packed = result
         return packed
+
+    def _bring_states(self, packed: dict) -> None:
+        """Reads what lies in a file, into copies that need no memory to stay in."""
+        if self._store is None:
+            return
+        parts = self._parts() if self._is_shared else {}
+        numbers = chain.from_iterable(group["params"] for group in packed["param_groups"])
+        params = chain.from_iterable(group["params"] for group in self.param_groups)
+        for number, param in zip(numbers, params, strict=True):
+            own = packed["state"].get(number)
+            for name, value in own.items() if isinstance(own, dict) else ():
+                if isinstance(value, StoredState):
+                    part, read = parts.get(id(param)), value.read(self._copies_in)
+                    own[name] = read if part is None else part.show(name, read)
 
     @torch._disable_dynamo
     def full_state_dict(self) -> dict:
