@@ -52,18 +52,18 @@ void Binder::requirePlaceable(const NewTensor &tensor, size_t operand) const {
   const char *name = tensor.name.c_str();
   if (model.place.device_type != kDLCPU)
     fail(STEPC_DEVICE_MISMATCH,
-         "tensor %s: state '%s' is in a store, and the plan runs on %s: that "
+         "tensor %s: state '%s' is on disk, and the plan runs on %s: that "
          "is for the cpu",
          name, state, plan.engine->getName().c_str());
   if (operand >= 64)
     fail(STEPC_INVALID_ARGUMENT,
-         "tensor %s: state '%s' is operand %zu, the first 64 can be in a store",
+         "tensor %s: state '%s' is operand %zu, the first 64 can be on disk",
          name, state, operand);
   if (tensor.bound.isCoded(operand) &&
       model.isKept(tensor.bound.variant, operand))
     fail(STEPC_INVALID_ARGUMENT,
-         "tensor %s: state '%s' is kept as codes in a store, and steps of "
-         "'%s' read it again after a round, for which its f32 stay in memory",
+         "tensor %s: state '%s' is kept as codes on disk, and steps of '%s' read "
+         "it again after a round, for which its f32 would stay in memory",
          name, state, model.getManifest().optimizer.c_str());
 }
 
@@ -74,7 +74,8 @@ void Binder::addPlaced(PlacedState placed, NewTensor &tensor) const {
       getVariant(tensor).operands[size_t(placed.operand)].name.c_str();
   if (placed.address % uintptr_t(kPage))
     fail(STEPC_LAYOUT_UNSUPPORTED,
-         "tensor %s: state '%s' begins at byte %lld of a store, no page does",
+         "tensor %s: state '%s' begins at byte %lld of a store, where no page "
+         "does",
          tensor.name.c_str(), state,
          static_cast<long long>(model.store->getOffset(placed.address)));
   requirePlaceable(tensor, size_t(placed.operand));
@@ -109,8 +110,8 @@ void Binder::setPlaces(NewTensor &tensor) const {
     bool first = model.store->contains(codes.codes);
     if (first != model.store->contains(codes.scales))
       fail(STEPC_INVALID_ARGUMENT,
-           "tensor %s: of state '%s' the codes or the scales are in a store, "
-           "and the others are not",
+           "tensor %s: of state '%s' the codes or the scales are on disk, and the "
+           "others are not",
            tensor.name.c_str(),
            variant.operands[size_t(codes.operand)].name.c_str());
     if (!first)

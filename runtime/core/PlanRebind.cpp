@@ -235,7 +235,7 @@ void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
     int32_t toClass = 2 * tensor.variant + (layout.getRank() != 0);
     if (toClass != tensor.rowClass &&
         model.classes[tensor.rowClass].getPlaces(tensor.row).count)
-      fail(STEPC_NEEDS_BIND, "%s has other strides, and states in a store",
+      fail(STEPC_NEEDS_BIND, "%s has other strides, and states on disk",
            name.str().c_str());
     model.listsValid = false;
     model.classes[toClass].reserve(1, layout.getRank(),

@@ -102,7 +102,9 @@ class Stored:
     def takes(self, member: Member, state: State, known: frozenset[str]) -> bool:
         """Whether the state of a member is one; ``known``: what is read and written by others
         than steps, and so stays."""
-        if member.elsewhere or member.joint is not None or state.name in known:
+        if member.elsewhere or member.sends_states or member.joint is not None:
+            return False
+        if state.name in known:
             return False
         if member.index < len(self._before) and self._before[member.index] >= self._end:
             return False

@@ -15,6 +15,7 @@ from ..._describe import is_scale
 from ..binding.precision import SEED
 from ..binding.preparation import known_states
 from ..binding.rules import can_be_codes
+from ..ranks.parts import is_distributed
 from ..tensors.callers import level_of_caller
 from ..tensors.members import label_of
 from ..tensors.patterns import with_views
@@ -73,7 +74,7 @@ class Saving:
         """Reads what lies in a file, into copies that need no memory to stay in."""
         if self._store is None:
             return
-        parts = self._parts() if self._is_shared else {}
+        parts = self._parts() if is_distributed(self) else {}
         numbers = chain.from_iterable(group["params"] for group in packed["param_groups"])
         params = chain.from_iterable(group["params"] for group in self.param_groups)
         for number, param in zip(numbers, params, strict=True):
