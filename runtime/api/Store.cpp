@@ -76,7 +76,8 @@ StepcStatus stepcStoreRead(StepcStore *store, const void *address,
                            int64_t bytes, void *out) {
   return guarded([&] {
     requireNotNull(store, "store");
-    requireNotNull(out, "out");
+    if (bytes != 0)
+      requireNotNull(out, "out");
     store->store->read(reinterpret_cast<uintptr_t>(address), bytes, out);
   });
 }
@@ -85,7 +86,8 @@ StepcStatus stepcStoreWrite(StepcStore *store, void *address, int64_t bytes,
                             const void *from) {
   return guarded([&] {
     requireNotNull(store, "store");
-    requireNotNull(from, "from");
+    if (bytes != 0)
+      requireNotNull(from, "from");
     store->store->write(reinterpret_cast<uintptr_t>(address), bytes, from);
   });
 }

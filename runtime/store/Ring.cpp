@@ -38,6 +38,9 @@ Ring::Ring(std::shared_ptr<Store> ownStore, int64_t bytes)
     stop();
     fail(STEPC_OUT_OF_MEMORY, "%d threads for a store cannot be started",
          int(store->getConfig().numThreads));
+  } catch (...) {
+    stop();
+    throw;
   }
 }
 

@@ -57,7 +57,8 @@ STEPC_API StepcStatus stepcStoreTake(StepcStore *store, int64_t bytes,
 /* Gives back what was taken, and is bound to no plan any more. */
 STEPC_API StepcStatus stepcStoreGive(StepcStore *store, void *address);
 
-/* Copies bytes out of what was taken at once, or into it. */
+/* Copies bytes out of what was taken at once, or into it. Of 0 bytes the memory
+ * may be NULL. */
 STEPC_API StepcStatus stepcStoreRead(StepcStore *store, const void *address,
                                      int64_t bytes, void *out);
 STEPC_API StepcStatus stepcStoreWrite(StepcStore *store, void *address,
