@@ -129,7 +129,8 @@ void Binder::setPlaces(NewTensor &tensor) const {
   setPieces(tensor);
 }
 
-/// Where the tensor is cut, and how much memory a piece of it takes.
+/// Where the tensor is cut, and how much memory a piece of it takes, or the
+/// batch that it is in.
 void Binder::setPieces(NewTensor &tensor) const {
   if (tensor.places.empty())
     return;
@@ -151,6 +152,8 @@ void Binder::setPieces(NewTensor &tensor) const {
     tensor.pieceBytes += roundUpToPage(
         tensor.pieceCut ? state.getOffset(tensor.pieceCut, tensor.codes.data())
                         : state.bytes);
+  tensor.pieceBytes = model.classes[bound.rowClass].getMostOfBatch(
+      bound.size, tensor.pieceBytes);
 }
 
 void Binder::addPlaces(NewTensor &tensor) noexcept {

@@ -8,6 +8,7 @@
 #include "cpu/PlacedRun.h"
 
 #include "core/Fault.h"
+#include "core/Status.h"
 
 #include <algorithm>
 
@@ -36,6 +37,10 @@ bool PlacedRun::load(Windows &next, size_t slot) {
   Window &window = windows[slot];
   if (!next.next(window))
     return false;
+  if (window.bytes > ring->getSlotBytes())
+    fail(STEPC_INTERNAL_ERROR, "a window of %lld bytes has a slot of %lld",
+         static_cast<long long>(window.bytes),
+         static_cast<long long>(ring->getSlotBytes()));
   ring->read(int(slot), window.spans);
   return true;
 }
@@ -44,8 +49,9 @@ bool PlacedRun::load(Windows &next, size_t slot) {
 /// is.
 void PlacedRun::point(const PlacedPiece &piece, uintptr_t address) const {
   const PlacedState &state = *piece.state;
+  int64_t first = STEPC_FAULT("store-piece-as-the-first") ? 0 : piece.first;
   uintptr_t begin =
-      address - uintptr_t(state.getOffset(piece.first, model.codes.data()));
+      address - uintptr_t(state.getOffset(first, model.codes.data()));
   switch (state.kind) {
   case PlacedState::Kind::Plain:
     *piece.word = int64_t(begin);
@@ -94,7 +100,8 @@ bool PlacedRun::run(const StepWork &all, const WorkSegment &segment,
       ++loaded;
     for (size_t done = 0; done < loaded; ++done) {
       const size_t slot = done % numSlots;
-      ring->awaitRead(int(slot));
+      if (!STEPC_FAULT("store-not-awaited"))
+        ring->awaitRead(int(slot));
       if (!work(all, slot, workers, rounds)) {
         ring->abandon();
         return false;

@@ -7,6 +7,8 @@
 
 #include "cpu/Windows.h"
 
+#include "core/Fault.h"
+
 #include <algorithm>
 
 using namespace stepc;
@@ -20,7 +22,7 @@ static constexpr int64_t kAllWorkers = int64_t(1) << 40;
 void Windows::begin(const WorkPart *firstPart, const WorkPart *lastPart) {
   part = firstPart;
   endPart = lastPart;
-  large = item = rowsDone = 0;
+  large = item = 0;
 }
 
 bool Windows::next(Window &window) {
@@ -110,42 +112,20 @@ bool Windows::nextBatches(Window &window) {
   WorkPart &own = window.part;
   own.numLarge = 0;
   const int64_t first = item;
-  for (; rowsDone == 0 && item < part->numBatches; ++item) {
+  for (; item < part->numBatches; ++item) {
     const Batch &batch = part->batches[item];
-    if (window.bytes + countBytes(batch) > mostBytes)
+    if (item != first && window.bytes + countBytes(batch) > mostBytes)
       break;
     for (int64_t row = batch.beginRow; row < batch.endRow; ++row)
       add(part->rows[row].row, 0, -1, window);
   }
-  if (item == first) {
-    cutBatch(window);
-    return true;
-  }
   own.batches += first;
   own.numBatches = item - first;
+  if (STEPC_FAULT("store-last-batch-left-out") && own.numBatches > 1)
+    --own.numBatches;
   own.before = -own.getWeightBefore(0);
   window.weight = own.getWeightBefore(own.numBatches);
   return true;
-}
-
-/// Rows of a batch that does not fit, one at least.
-void Windows::cutBatch(Window &window) {
-  const Batch &batch = part->batches[item];
-  const int64_t begin = batch.beginRow + rowsDone;
-  int64_t row = begin;
-  do
-    add(part->rows[row].row, 0, -1, window);
-  while (++row < batch.endRow &&
-         window.bytes + countBytes(part->rows[row].row, 0, -1) <= mostBytes);
-  window.cutBatch = {Batch{begin, row, 0, 0}, Batch{row, row, 1, 1}};
-  window.part.batches = window.cutBatch.data();
-  window.part.numBatches = 1;
-  window.weight = window.part.getWeightBefore(1);
-  rowsDone += row - begin;
-  if (row == batch.endRow) {
-    ++item;
-    rowsDone = 0;
-  }
 }
 
 /// The chunk behind the piece that begins with one.
@@ -213,6 +193,8 @@ bool Windows::nextChunks(Window &window) {
   own.call.chunks += first;
   own.elementsBefore += first;
   own.numChunks = item - first;
+  if (STEPC_FAULT("store-last-chunk-left-out") && own.numChunks > 1)
+    --own.numChunks;
   own.before = -own.getWeightBefore(0);
   window.weight = own.getWeightBefore(own.numChunks);
   return true;

@@ -9,7 +9,7 @@
 // whose states fit into a slot of a ring:
 //
 //   a free part   chunks; a row that has pieces is cut where one begins
-//   a whole part  each large row on its own, then batches, cut between rows
+//   a whole part  each large row on its own, then batches
 //
 // What has no states in the store goes along in the order of the items.
 //
@@ -22,7 +22,6 @@
 #include "cpu/Work.h"
 #include "store/Ring.h"
 
-#include <array>
 #include <vector>
 
 namespace stepc::cpu {
@@ -38,8 +37,6 @@ struct PlacedPiece {
 /// Items of one part, and what of the store they need.
 struct Window {
   WorkPart part;
-  /// Where a batch is cut: what the window has of it, and where that ends.
-  std::array<Batch, 2> cutBatch;
   /// Of the part alone.
   int64_t weight;
   std::vector<PlacedPiece> pieces;
@@ -72,18 +69,15 @@ private:
   int64_t countBytes(int64_t row, int64_t first, int64_t end) const;
   int64_t countBytes(const Batch &batch) const;
   void add(int64_t row, int64_t first, int64_t end, Window &window) const;
-  void cutBatch(Window &window);
 
   uintptr_t base;
   const StateCodes *codes;
   int64_t mostBytes;
   const WorkPart *part = nullptr;
   const WorkPart *endPart = nullptr;
-  /// The next large row, and the next chunk or batch, of which so many rows
-  /// are done.
+  /// The next large row, and the next chunk or batch.
   int64_t large = 0;
   int64_t item = 0;
-  int64_t rowsDone = 0;
 };
 
 } // namespace stepc::cpu

@@ -7,6 +7,7 @@
 
 #include "store/Ring.h"
 
+#include "core/Fault.h"
 #include "core/Status.h"
 
 #include <algorithm>
@@ -80,7 +81,7 @@ void Ring::read(int slot, const std::vector<Span> &spans) {
     std::lock_guard<std::mutex> lock(mutex);
     Slot &own = slots[size_t(slot)];
     split(slot, false, spans, [&](const Request &request) {
-      if (own.numWrites)
+      if (own.numWrites && !STEPC_FAULT("store-read-before-written"))
         own.deferred.push_back(request);
       else
         requests.push_back(request);

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 
-from ..._describe import State, is_scale
+from ..._describe import SCALE, State, is_scale
 from ..._store import Store
 from ..tensors.members import Member, ObstacleError
 from ..tensors.stored import StoredState
@@ -108,11 +109,9 @@ class Stored:
             return False
         if member.index < len(self._before) and self._before[member.index] >= self._end:
             return False
-        if state.is_full or is_scale(state.name):
-            return member.own.numel() > SMALL
-        size = 1
-        for extent in state.part:
-            size *= extent
+        if is_scale(state.name):  # as the codes before it
+            [state] = [s for s in member.gets.states if s.name + SCALE == state.name]
+        size = member.own.numel() if state.is_full else math.prod(state.part)
         return size > SMALL
 
     def is_there(self, tensor: torch.Tensor) -> bool:
