@@ -143,7 +143,15 @@ _SIGNATURES = {
     "stepcSharedGroupGetCommunicator": [c_void_p, c_void_p],
 }
 
-_DESTROYED = ("Package", "Plan", "Interface", "Description", "SimulatedWorld", "SharedGroup", "Store")
+_DESTROYED = (
+    "Package",
+    "Plan",
+    "Interface",
+    "Description",
+    "SimulatedWorld",
+    "SharedGroup",
+    "Store",
+)
 
 
 @functools.lru_cache(maxsize=4)

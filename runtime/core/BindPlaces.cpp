@@ -62,7 +62,8 @@ void Binder::requirePlaceable(const NewTensor &tensor, size_t operand) const {
   if (tensor.bound.isCoded(operand) &&
       model.isKept(tensor.bound.variant, operand))
     fail(STEPC_INVALID_ARGUMENT,
-         "tensor %s: state '%s' is kept as codes on disk, and steps of '%s' read "
+         "tensor %s: state '%s' is kept as codes on disk, and steps of '%s' "
+         "read "
          "it again after a round, for which its f32 would stay in memory",
          name, state, model.getManifest().optimizer.c_str());
 }
@@ -110,7 +111,8 @@ void Binder::setPlaces(NewTensor &tensor) const {
     bool first = model.store->contains(codes.codes);
     if (first != model.store->contains(codes.scales))
       fail(STEPC_INVALID_ARGUMENT,
-           "tensor %s: of state '%s' the codes or the scales are on disk, and the "
+           "tensor %s: of state '%s' the codes or the scales are on disk, and "
+           "the "
            "others are not",
            tensor.name.c_str(),
            variant.operands[size_t(codes.operand)].name.c_str());
@@ -140,12 +142,11 @@ void Binder::setPieces(NewTensor &tensor) const {
                   tensor.rowLayout.getRank() == 0 &&
                   !model.classes[bound.rowClass].isWhole();
   for (const PlacedState &state : tensor.places)
-    inChunks = inChunks && variant.operands[size_t(state.operand)].reach ==
-                               Reach::Full;
-  tensor.pieceCut =
-      inChunks ? getPieceCut(tensor.places, tensor.codes,
-                             bound.size.unitsPerChunk)
-               : 0;
+    inChunks = inChunks &&
+               variant.operands[size_t(state.operand)].reach == Reach::Full;
+  tensor.pieceCut = inChunks ? getPieceCut(tensor.places, tensor.codes,
+                                           bound.size.unitsPerChunk)
+                             : 0;
   if (tensor.pieceCut >= bound.size.elements)
     tensor.pieceCut = 0;
   for (const PlacedState &state : tensor.places)

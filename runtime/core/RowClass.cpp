@@ -70,8 +70,9 @@ bool RowClass::isLarge(const RowSize &size) const {
 int64_t RowClass::getMostOfBatch(const RowSize &size, int64_t rowBytes) const {
   int64_t weight = getFootprint(size) + kItemWeight;
   bool alone = !(whole || (tiles && size.coded)) || weight > kBatchBytes;
-  return alone ? rowBytes
-               : int64_t(static_cast<__int128>(rowBytes) * kBatchBytes / weight);
+  return alone
+             ? rowBytes
+             : int64_t(static_cast<__int128>(rowBytes) * kBatchBytes / weight);
 }
 
 int64_t RowClass::getBatchWorkspace(int64_t largest, int64_t total) {

@@ -64,8 +64,8 @@ public:
   /// their products are most of the work, which one worker does.
   bool isLarge(const RowSize &size) const;
 
-  /// What rows like this one take at most that are worked on in a batch, or this
-  /// one alone, if each takes `rowBytes`.
+  /// What rows like this one take at most that are worked on in a batch, or
+  /// this one alone, if each takes `rowBytes`.
   int64_t getMostOfBatch(const RowSize &size, int64_t rowBytes) const;
 
   /// Takes the memory for more rows of rank `rank` at most, which have

@@ -58,9 +58,10 @@ void Windows::forPlaces(int64_t row, int64_t first, int64_t end,
 
 int64_t Windows::countBytes(int64_t row, int64_t first, int64_t end) const {
   int64_t bytes = 0;
-  forPlaces(row, first, end, [&](const PlacedState &, int64_t from, int64_t to) {
-    bytes += roundUpToPage(to - from);
-  });
+  forPlaces(row, first, end,
+            [&](const PlacedState &, int64_t from, int64_t to) {
+              bytes += roundUpToPage(to - from);
+            });
   return bytes;
 }
 
@@ -74,24 +75,23 @@ int64_t Windows::countBytes(const Batch &batch) const {
 /// What lies side by side in the store and in the window is one span.
 void Windows::add(int64_t row, int64_t first, int64_t end,
                   Window &window) const {
-  auto *words =
-      const_cast<int64_t *>(part->call.table) + row * part->call.rowWords +
-      part->operandsWord;
-  forPlaces(row, first, end,
-            [&](const PlacedState &state, int64_t from, int64_t to) {
-    const Span span = {int64_t(state.address - base) + from,
-                       roundUpToPage(to - from), window.bytes,
-                       (part->changes >> state.operand & 1) != 0};
-    window.pieces.push_back(
-        {&state, words + state.operand, first, window.bytes});
-    window.bytes += span.bytes;
-    Span *last = window.spans.empty() ? nullptr : &window.spans.back();
-    if (last && last->offset + last->bytes == span.offset &&
-        last->changes == span.changes)
-      last->bytes += span.bytes;
-    else
-      window.spans.push_back(span);
-  });
+  auto *words = const_cast<int64_t *>(part->call.table) +
+                row * part->call.rowWords + part->operandsWord;
+  forPlaces(
+      row, first, end, [&](const PlacedState &state, int64_t from, int64_t to) {
+        const Span span = {int64_t(state.address - base) + from,
+                           roundUpToPage(to - from), window.bytes,
+                           (part->changes >> state.operand & 1) != 0};
+        window.pieces.push_back(
+            {&state, words + state.operand, first, window.bytes});
+        window.bytes += span.bytes;
+        Span *last = window.spans.empty() ? nullptr : &window.spans.back();
+        if (last && last->offset + last->bytes == span.offset &&
+            last->changes == span.changes)
+          last->bytes += span.bytes;
+        else
+          window.spans.push_back(span);
+      });
 }
 
 /// All workers have their shares of it.

@@ -79,8 +79,8 @@ private:
     std::memset(zeros.get(), 0, size);
     for (int64_t done = 0; done < bytes;) {
       int64_t written =
-          pwrite(descriptor, zeros.get(),
-                 std::min(size, size_t(bytes - done)), begin + done);
+          pwrite(descriptor, zeros.get(), std::min(size, size_t(bytes - done)),
+                 begin + done);
       if (written < 0 && errno == EINTR)
         continue;
       if (written <= 0)

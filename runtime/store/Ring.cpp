@@ -101,9 +101,7 @@ void Ring::write(int slot, const std::vector<Span> &spans) {
 
 void Ring::awaitRead(int slot) {
   std::unique_lock<std::mutex> lock(mutex);
-  done.wait(lock, [&] {
-    return failure || slots[size_t(slot)].numReads == 0;
-  });
+  done.wait(lock, [&] { return failure || slots[size_t(slot)].numReads == 0; });
   if (failure)
     std::rethrow_exception(failure);
 }

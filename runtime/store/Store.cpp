@@ -21,9 +21,8 @@ using namespace stepc::store;
 
 Store::Store(std::unique_ptr<File> ownFile, const StoreConfig &config)
     : file(std::move(ownFile)), config(config) {
-  void *reserved =
-      mmap(nullptr, size_t(kReserved), PROT_NONE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *reserved = mmap(nullptr, size_t(kReserved), PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED)
     fail(STEPC_OUT_OF_MEMORY,
          "the system has no %lld bytes of addresses for a store",
@@ -41,9 +40,8 @@ Store::~Store() { munmap(reinterpret_cast<void *>(base), size_t(kReserved)); }
 
 /// A gap of this size, else new bytes at the end.
 int64_t Store::find(int64_t bytes) {
-  auto gap = std::find_if(gaps.begin(), gaps.end(), [&](const auto &own) {
-    return own.second >= bytes;
-  });
+  auto gap = std::find_if(gaps.begin(), gaps.end(),
+                          [&](const auto &own) { return own.second >= bytes; });
   if (gap == gaps.end()) {
     if (bytes > kReserved - fileBytes)
       fail(STEPC_OUT_OF_MEMORY, "a store has room for %lld bytes",
@@ -131,8 +129,8 @@ void Store::forPages(uintptr_t address, int64_t bytes, Move &&move) {
   constexpr int64_t kMost = 4 << 20;
   std::unique_ptr<char, decltype(&std::free)> pages(
       static_cast<char *>(std::aligned_alloc(
-          size_t(kPage), size_t(std::min(roundUpToPage(bytes) + kPage,
-                                         kMost)))),
+          size_t(kPage),
+          size_t(std::min(roundUpToPage(bytes) + kPage, kMost)))),
       std::free);
   if (!pages)
     throw std::bad_alloc();

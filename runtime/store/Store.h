@@ -46,9 +46,7 @@ public:
   uintptr_t getAddress(int64_t offset) const {
     return base + uintptr_t(offset);
   }
-  int64_t getOffset(uintptr_t address) const {
-    return int64_t(address - base);
-  }
+  int64_t getOffset(uintptr_t address) const { return int64_t(address - base); }
 
   /// Of what was taken at once, from any byte on.
   void read(uintptr_t address, int64_t bytes, void *to);

@@ -167,7 +167,7 @@ def checkpoints_of_parts():
     dist.broadcast_object_list(folder)
     dcp.save(optimizer.state_dict(), checkpoint_id=os.path.join(folder[0], "a"))
     now = {n: whole(p).detach().clone() for n, p in params}
-    single, after = adamw(plain(now)), []
+    single = adamw(plain(now))
     single.load_state_dict(alone.state_dict())
     for name, param in zip(now, single.param_groups[0]["params"], strict=True):
         param.grad = grads[0][name].clone()

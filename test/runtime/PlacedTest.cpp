@@ -156,10 +156,9 @@ private:
 
   std::string read(Bytes &bytes) const {
     if (store) {
-      EXPECT_EQ(STEPC_OK,
-                stepcStoreRead(store, bytes.stored,
-                               int64_t(bytes.memory.size()),
-                               bytes.memory.data()))
+      EXPECT_EQ(STEPC_OK, stepcStoreRead(store, bytes.stored,
+                                         int64_t(bytes.memory.size()),
+                                         bytes.memory.data()))
           << stepcLastErrorMessage();
     }
     return {bytes.memory.data(), bytes.memory.size()};

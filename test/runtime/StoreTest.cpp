@@ -9,9 +9,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "store/Store.h"
 #include "core/Status.h"
 #include "store/Ring.h"
-#include "store/Store.h"
 
 #include "gtest/gtest.h"
 
@@ -139,9 +139,8 @@ TEST(Store, piecesAreZeroAndTakenAgain) {
   EXPECT_EQ(bytes, store.getFileBytes());
   store.read(again, 20000, back.data());
   EXPECT_EQ(std::vector<char>(20000), back);
-  EXPECT_EQ("other: address " + std::string("0x") , getRefusal([&] {
-              store.give(taken[3]);
-            }).substr(0, 17));
+  EXPECT_EQ("other: address " + std::string("0x"),
+            getRefusal([&] { store.give(taken[3]); }).substr(0, 17));
 }
 
 TEST(Store, bytesFromAnywhere) {
@@ -175,10 +174,9 @@ TEST(Store, whatIsNotTaken) {
                            {address + 4096, 1},
                            {address, -1},
                            {0, 1}})
-    EXPECT_NE(std::string::npos,
-              getRefusal([&, at = at, bytes = bytes] {
-                made.store->read(at, bytes, &byte);
-              }).find("are none of the double"));
+    EXPECT_NE(std::string::npos, getRefusal([&, at = at, bytes = bytes] {
+                                   made.store->read(at, bytes, &byte);
+                                 }).find("are none of the double"));
   EXPECT_EQ("other: -1 bytes are none that a store can have",
             getRefusal([&] { made.store->take(-1); }));
 }
@@ -207,9 +205,10 @@ TEST(Store, filesThatFail) {
   made.file->say = [](bool isWrite, size_t bytes, int64_t) -> int64_t {
     return isWrite ? -ENOSPC : int64_t(bytes);
   };
-  EXPECT_EQ("store: the double: 20480 bytes at 4096 cannot be written: No "
-            "space left on device",
-            getRefusal([&] { made.store->write(address, 20000, some.data()); }));
+  EXPECT_EQ(
+      "store: the double: 20480 bytes at 4096 cannot be written: No "
+      "space left on device",
+      getRefusal([&] { made.store->write(address, 20000, some.data()); }));
   made.file->say = [](bool, size_t, int64_t) -> int64_t { return 0; };
   EXPECT_EQ("store: the double: 20480 bytes at 4096 cannot be read: the file "
             "has become shorter",

@@ -140,9 +140,7 @@ class OneAhead:
 
     def __init__(self, params, folder: str, threads: int):
         self.params, self.size = params, params[0].numel() * 4 * STATES
-        self.blocks = Blocks(
-            folder, self.size * len(params), 3 * self.size, threads, direct=False
-        )
+        self.blocks = Blocks(folder, self.size * len(params), 3 * self.size, threads, direct=False)
 
     def step(self) -> None:
         blocks, size = self.blocks, self.size

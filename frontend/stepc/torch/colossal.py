@@ -92,9 +92,7 @@ class CPUAdam(PeerAdam, torch.optim.Optimizer):
 def _on_disk(fraction: float, folder: str | None, features: dict) -> dict:
     """The features with the place of states that ColossalAI's arguments say; ValueError."""
     if isinstance(fraction, bool) or not 0.0 <= fraction <= 1.0:
-        raise ValueError(
-            f"nvme_offload_fraction is {fraction!r}, expected a number from 0 to 1"
-        )
+        raise ValueError(f"nvme_offload_fraction is {fraction!r}, expected a number from 0 to 1")
     if fraction == 0.0:
         return features
     if features.get("place") is not None:

@@ -24,7 +24,8 @@
 //   an error of the caller.
 // - Nothing throws, aborts, prints, or changes the state of the process.
 //
-// A step (stepcStep, or stepcStepBegin .. stepcStepEnd) allocates nothing.
+// A step (stepcStep, or stepcStepBegin .. stepcStepEnd) allocates nothing, but
+// for lists of states that lie in a store (stepc/store.h).
 //
 //===----------------------------------------------------------------------===//
 

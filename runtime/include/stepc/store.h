@@ -36,13 +36,13 @@ typedef struct StepcStore StepcStore;
 typedef struct StepcStoreConfig {
   size_t structSize;     /* sizeof(StepcStoreConfig) */
   const char *directory; /* where the file is made */
-  int64_t windowBytes;   /* of one window, 4096 to 2^34; 0: 8 MiB. A tensor whose
-                            states cannot be cut has a larger one */
-  int32_t numWindows;    /* 2 to 64; 0: 4 */
-  int32_t numThreads;    /* that read and write, 1 to 64; 0: 4 */
-  int32_t buffered;      /* 1: through the system's cache; 0: past it, where the
-                            file system can */
-  int32_t reserved0;     /* must be 0 */
+  int64_t windowBytes; /* of one window, 4096 to 2^34; 0: 8 MiB. A tensor whose
+                          states cannot be cut has a larger one */
+  int32_t numWindows;  /* 2 to 64; 0: 4 */
+  int32_t numThreads;  /* that read and write, 1 to 64; 0: 4 */
+  int32_t buffered;    /* 1: through the system's cache; 0: past it, where the
+                          file system can */
+  int32_t reserved0;   /* must be 0 */
 } StepcStoreConfig;
 
 STEPC_API StepcStatus stepcStoreCreate(const StepcStoreConfig *config,

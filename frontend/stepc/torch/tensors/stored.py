@@ -43,9 +43,7 @@ class StoredState(torch.Tensor):
         return self.numel() * self.itemsize
 
     def _memory(self) -> torch.Tensor:
-        return torch.empty_strided(
-            self.size(), self.stride(), dtype=self.dtype, device="cpu"
-        )
+        return torch.empty_strided(self.size(), self.stride(), dtype=self.dtype, device="cpu")
 
     def read(self, directory: str | None = None) -> torch.Tensor:
         """A copy in memory; with ``directory`` one that is itself a file without a name there,
