@@ -5,7 +5,19 @@ one, and ``stepc.torch.LIBRARY.X`` is the X of that library; ``Optimizer`` takes
 definition. ``ClipByNorm``, ``ClipByValue``, ``DynamicLossScale``, ``EMA`` and ``SWA`` go with
 all of them."""
 
-from . import _release, apex, bitsandbytes, came, colossal, deepspeed, hf, lomo, moonlight, muon
+from . import (
+    _release,
+    apex,
+    bitsandbytes,
+    came,
+    colossal,
+    deepspeed,
+    hf,
+    lomo,
+    moonlight,
+    muon,
+    schedules,
+)
 from .about import info
 from .binding.features import EMA, SWA, ClipByNorm, ClipByValue, DynamicLossScale
 from .binding.placement import Place
@@ -90,6 +102,7 @@ __all__ = [
     "moonlight",
     "muon",
     "profile_kernels",
+    "schedules",
 ]
 
 if _release.has_muon():
