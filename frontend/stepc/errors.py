@@ -139,5 +139,9 @@ class BusyError(StatusError):
     """Another thread is inside the same optimizer."""
 
 
+class LossScaleError(StepcError):
+    """Gradients overflow where the loss scale is at its least; the step was skipped."""
+
+
 class StaticGradientsError(StepcError):
     """A gradient is another tensor than ``static_grads=True`` promised."""

@@ -301,6 +301,14 @@ class DistGaloreAwamW(GaLoreStep, torch.optim.Optimizer):
             tell_of_pages(type(self).__name__)
 
 
+_INITIAL_SCALES = {
+    "LowLevelZeroPlugin": 2.0**32,
+    "GeminiPlugin": 2.0**16,
+    "HybridParallelPlugin": 2.0**16,
+    "MoeHybridParallelPlugin": 2.0**16,
+}
+
+
 class DynamicGradScaler(DynamicLossScale):
     """The loss scale of ``colossalai.amp.naive_amp.grad_scaler.DynamicGradScaler``, for
     the argument ``loss_scale`` of an optimizer.
@@ -352,6 +360,29 @@ class DynamicGradScaler(DynamicLossScale):
                 f"initial_scale is {initial_scale}, expected one from min_scale {min_scale} "
                 f"to max_scale {max_scale}"
             )
+
+    @classmethod
+    def of_plugin(
+        cls,
+        plugin: str,
+        *,
+        initial_scale: float | None = None,
+        min_scale: float | None = 1,
+        growth_factor: float = 2,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 1000,
+        hysteresis: int = 2,
+        max_scale: float | None = 2**32,
+    ) -> DynamicGradScaler:
+        """With the arguments and the defaults of a booster plugin, as "LowLevelZeroPlugin",
+        "GeminiPlugin", "HybridParallelPlugin" or "MoeHybridParallelPlugin". They bound the scale
+        from 1 to 2**32; the first begins at 2**32, the others at 2**16. ValueError for another
+        plugin and for numbers out of range."""
+        if plugin not in _INITIAL_SCALES:
+            raise ValueError(f"plugin is {plugin!r}, expected {', '.join(_INITIAL_SCALES)}")
+        first = _INITIAL_SCALES[plugin] if initial_scale is None else initial_scale
+        own = (first, growth_factor, backoff_factor, growth_interval, min_scale, max_scale)
+        return cls(*own, hysteresis)
 
     @property
     def _least(self) -> float:

@@ -246,6 +246,8 @@ class CompiledStep(OnRanks, Averages, Precision, Placement, KeptScalars, Saving,
             with torch.enable_grad():
                 loss = closure()
         self._step_all()
+        for scaling in self._scaling:
+            scaling.after_step(self)
         return loss
 
     @property
