@@ -5,7 +5,19 @@ says."""
 
 from __future__ import annotations
 
+from .config import from_config
 from .optimizers import DeepSpeedCPUAdam, FusedAdam, FusedLamb
+from .placing import placement
 from .scaler import DynamicLossScaler, loss_scaler
+from .setup import Setup
 
-__all__ = ["DeepSpeedCPUAdam", "DynamicLossScaler", "FusedAdam", "FusedLamb", "loss_scaler"]
+__all__ = [
+    "DeepSpeedCPUAdam",
+    "DynamicLossScaler",
+    "FusedAdam",
+    "FusedLamb",
+    "Setup",
+    "from_config",
+    "loss_scaler",
+    "placement",
+]
