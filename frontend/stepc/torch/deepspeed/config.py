@@ -213,7 +213,7 @@ def _maker(said: Said, model, groups: list[dict], arguments, given):
     name = str(getattr(getattr(arguments, "optim", ""), "value", getattr(arguments, "optim", "")))
     if name and not name.startswith("adamw_torch"):
         raise ValueError(
-            f"the DeepSpeed configuration has no 'optimizer', and the training arguments have optim "
+            "the DeepSpeed configuration has no 'optimizer', and the training arguments have optim "
             f"{name!r}, expected 'adamw_torch': give the Trainer that optimizer of stepc.torch"
         )
     params = {

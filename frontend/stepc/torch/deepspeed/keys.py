@@ -307,8 +307,15 @@ KEYS: dict[str, Key] = {
     **_ENGINE,
 }
 
-# Other places and names of the same: of DeepSpeed before, and in Hugging Face's documentation.
-ALIASES = {"bfloat16": "bf16", "zero_optimization.aio": "aio"}
+# Other places and names of the same: of DeepSpeed before, of the fields of its objects, and in
+# Hugging Face's documentation.
+_STAGE3 = "zero_optimization.stage3_"
+_FIELDS = {name: name.replace("stage3_", "") for name in KEYS if name.startswith(_STAGE3)}
+ALIASES = {
+    "bfloat16": "bf16",
+    "zero_optimization.aio": "aio",
+    **{own: name for name, own in _FIELDS.items() if own not in KEYS},
+}
 
 BLOCKS = {name.rpartition(".")[0] for name in KEYS if "." in name}
 BLOCKS |= {block.rpartition(".")[0] for block in BLOCKS if "." in block}

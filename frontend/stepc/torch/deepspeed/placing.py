@@ -28,8 +28,8 @@ def offloads(said: Said) -> bool:
 
 
 def placement(config) -> dict:
-    """The arguments of ``stepc.torch.Place`` that a configuration asks for, a dict of it or the path
-    of its file; none where states lie beside parameters. ValueError for NVMe without a path."""
+    """The arguments of ``stepc.torch.Place`` that a configuration, a dict or a file, asks for; none
+    where states lie beside parameters. ValueError for NVMe without a path."""
     said = config if isinstance(config, Said) else Said(read(config))
     device = said[f"{_OPTIMIZER}.device"]
     if device == "none":

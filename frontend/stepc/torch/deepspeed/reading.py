@@ -50,10 +50,12 @@ def _rename(config: dict) -> None:
     for old, new in ALIASES.items():
         block, _, name = old.rpartition(".")
         owner = config.get(block) if block else config
+        block, _, own = new.rpartition(".")
+        target = config[block] if isinstance(owner, dict) and block else config
         if isinstance(owner, dict) and name in owner:
-            if config.get(new) is not None:
+            if target.get(own) is not None:
                 raise ValueError(f"'{old}' and '{new}' are both given")
-            config[new] = owner.pop(name)
+            target[own] = owner.pop(name)
     for old, new in (("cpu_offload", "offload_optimizer"), ("cpu_offload_param", "offload_param")):
         if isinstance(zero, dict) and zero.get(old) is True:
             if zero.get(new) is not None:
