@@ -336,6 +336,9 @@ def schedule(kind, **params):
         (optimizer("Adam", betas=[0.9]), "expected two numbers from 0 to below 1"),
         (optimizer("Lamb", max_grad_norm=1), "is not supported, give 'gradient_clipping'"),
         (optimizer("SGD", momentum=0.9, rho=1), "'optimizer.params.rho' is unknown"),
+        (optimizer("SGD", dampening="x"), "'optimizer.params.dampening' is 'x', expected a number"),
+        (optimizer("SGD", maximize=1), "'optimizer.params.maximize' is 1, expected true or false"),
+        (optimizer("Adafactor", eps=[1]), r"expected 2 of them, as \[None, 0.001\]"),
         (optimizer("SGD", nesterov=True), "Nesterov momentum requires a momentum"),
         (optimizer("Adagrad", amsgrad=True), "Adagrad has none"),
         (optimizer("Muon", per_head_muon=True), "give model_parameters groups with a view"),
@@ -344,6 +347,12 @@ def schedule(kind, **params):
         (schedule("WarmupLr"), "'scheduler.type' is 'WarmupLr', the nearest is 'WarmupLR'"),
         (schedule("Cubic"), "'scheduler.type' is 'Cubic', expected LRRangeTest, OneCycle"),
         (schedule("WarmupDecayLR"), "'scheduler.params' has no 'total_num_steps', expected them"),
+        (schedule("WarmupLR", warmup_min_lr="0"), "expected a number, or a list of one for each"),
+        (schedule("WarmupLR", warmup_min_lr=[0, 0]), "expected 1 value for min_lr, got 2"),
+        (schedule("StepLR", step_size="x"), "'scheduler.params' do not give a schedule: .*'str'"),
+        (schedule("ReduceLROnPlateau"), "'scheduler.type' is 'ReduceLROnPlateau'"),
+        (schedule("LambdaLR"), "'scheduler.params' has no 'lr_lambda', expected them"),
+        ({**PLAIN, "fp16": {"enabled": True, "initial_scale_power": 2000}}, "at most 1023"),
         (schedule("WarmupLR", warmup_steps=3), "the nearest is 'warmup_num_steps'"),
         (schedule("WarmupLR", warmup_num_steps=0), "expected a whole number from 1 on"),
         (schedule("WarmupLR", warmup_type="cubic"), "expected 'log', 'linear'"),
@@ -427,6 +436,7 @@ CLASSES = [
     ("SGD", {"lr": 0.1, "momentum": 0.9}, st.SGD, {"momentum": 0.9}),
     ("RMSprop", {"alpha": 0.9}, st.RMSprop, {"alpha": 0.9}),
     ("NAdam", {}, st.NAdam, {"lr": 2e-3}),
+    ("Adafactor", {"eps": [None, 0.01]}, st.Adafactor, {"eps": (None, 0.01)}),
 ]
 
 

@@ -151,6 +151,11 @@ def test_what_is_logged(caplog):
     first, second = (record.getMessage() for record in caplog.records)
     assert first.startswith("step=3, skipped=0, lr=[") and first.endswith(" ms")
     assert "mom=[(0.9, 0.999)] | step: " in second and second.startswith("step=6")
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "stepc.torch.deepspeed"):
+        run({**BASE, "wall_clock_breakdown": True}, torch.float32)
+        run(BASE, torch.float32)
+    assert len(caplog.records) == STEPS
 
 
 def test_a_run_goes_on():

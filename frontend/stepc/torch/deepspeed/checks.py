@@ -25,7 +25,8 @@ def _is_number(value: object) -> bool:
 
 
 def number(least: float = 0.0) -> Check:
-    return Check(f"a number from {least:g} on", lambda v: _is_number(v) and v >= least)
+    words = "a number" if least == -math.inf else f"a number from {least:g} on"
+    return Check(words, lambda v: _is_number(v) and v >= least)
 
 
 def whole(least: int = 0) -> Check:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 from collections.abc import Callable, Iterable
 
 import torch
@@ -65,8 +66,31 @@ _ABSENT = {
 }
 
 
-def _arguments_of(kind: type) -> tuple[str, ...]:
-    return tuple(inspect.signature(kind.__init__).parameters)[2:]
+def _arguments_of(kind: type) -> dict[str, inspect.Parameter]:
+    """Of a constructor, but for the parameters, or the optimizer, in front."""
+    return dict(list(inspect.signature(kind.__init__).parameters.items())[2:])
+
+
+def _like(default: object) -> Check:
+    """What is expected of an argument of torch's by its default; its constructor says more."""
+    if isinstance(default, bool):
+        return BOOL
+    if isinstance(default, int | float):
+        return number(-math.inf)
+    if isinstance(default, tuple):
+        own = [ANY if one is None else _like(one) for one in default]
+        words = f"{len(own)} of them, as {list(default)}"
+        return Check(words, lambda v: _is_list(v, own), tuple)
+    return ANY
+
+
+def _is_list(value: object, own: list[Check]) -> bool:
+    of_length = isinstance(value, list | tuple) and len(value) == len(own)
+    return of_length and all(check.accepts(v) for check, v in zip(own, value, strict=True))
+
+
+def _checks_of(kind: type) -> dict[str, Check]:
+    return {name: _like(own.default) for name, own in _arguments_of(kind).items()}
 
 
 def _torchs(name: str) -> type | None:
@@ -120,11 +144,13 @@ def optimizer_of(said: Said, on_cpu: bool) -> tuple[Callable, dict, str]:
         near = near or difflib.get_close_matches(name, _names(), 1)
         words = f"the nearest is '{near[0]}'" if near else f"expected {', '.join(_names())}"
         raise ValueError(f"'optimizer.type' is {name!r}, {words}")
-    known = _OWN[kind] if own is None else _arguments_of(getattr(torch.optim, name))
-    given = said["optimizer.params"]
-    if kind in ("adam", "adamw") and given.get("torch_adam") is True:
+    given, known, checks = said["optimizer.params"], _OWN.get(kind), _PARAMS
+    if own is not None:
+        checks = known = _checks_of(getattr(torch.optim, name))
+    elif kind in ("adam", "adamw") and given.get("torch_adam") is True:
         known = (*_arguments_of(torch.optim.AdamW), *_POPPED)
-    params = _check_params("optimizer.params", given, known, _PARAMS)
+        checks = _checks_of(torch.optim.AdamW) | _PARAMS
+    params = _check_params("optimizer.params", given, known, checks)
     if own is not None:
         return own, params, kind
     return (*_BUILD[kind](kind, params, on_cpu), kind)
@@ -220,7 +246,23 @@ def _tensor_of(item) -> torch.Tensor:
 
 _RATE = number(0)
 _STEPS = Check("a whole number from 1 on", lambda v: type(v) is int and v >= 1)
+_RATES = Check(
+    "a number, or a list of one for each group",
+    lambda v: all(map(number(0).accepts, v if isinstance(v, list | tuple) and v else [v])),
+)
 _OF_SCHEDULES = {
+    **dict.fromkeys(
+        (
+            "warmup_min_lr",
+            "cycle_min_lr",
+            "cycle_max_lr",
+            "cycle_min_mom",
+            "cycle_max_mom",
+            "lr_range_test_min_lr",
+        ),
+        _RATES,
+    ),
+    "warmup_max_lr": Check(f"{_RATES.words}, or null", lambda v: v is None or _RATES.accepts(v)),
     "total_num_steps": _STEPS,
     "warmup_num_steps": _STEPS,
     "warmup_type": one_of("log", "linear"),
@@ -240,20 +282,19 @@ def schedule_of(said: Said) -> Callable | None:
     torchs = torch.optim.lr_scheduler
     base = torchs.LRScheduler
     kinds = {n: k for n, k in vars(torchs).items() if inspect.isclass(k) and issubclass(k, base)}
-    kinds = {n: k for n, k in kinds.items() if n[0] != "_" and k is not base}
+    # What steps by a measure has no place in a loop that asks for none.
+    left_out = ("LRScheduler", "ReduceLROnPlateau")
+    kinds = {n: k for n, k in kinds.items() if n[0] != "_" and n not in left_out}
     kinds |= {n: getattr(schedules, n) for n in _DEEPSPEEDS}
     if name not in kinds:
         near = [n for n in kinds if n.lower() == name.lower()]
         near = near or difflib.get_close_matches(name, kinds, 1)
         words = f"the nearest is '{near[0]}'" if near else f"expected {', '.join(_DEEPSPEEDS)}"
         raise ValueError(f"'scheduler.type' is {name!r}, {words}")
-    known = _arguments_of(kinds[name])
-    given = _check_params("scheduler.params", said["scheduler.params"], known, _OF_SCHEDULES)
-    needed = [
-        p.name
-        for p in list(inspect.signature(kinds[name].__init__).parameters.values())[2:]
-        if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in given
-    ]
+    known, own = _arguments_of(kinds[name]), _checks_of(kinds[name])
+    checks = own | {n: check for n, check in _OF_SCHEDULES.items() if name in _DEEPSPEEDS}
+    given = _check_params("scheduler.params", said["scheduler.params"], known, checks)
+    needed = [n for n, p in known.items() if p.default is p.empty and n not in given]
     if needed:
         raise ValueError(f"'scheduler.params' has no {', '.join(map(repr, needed))}, expected them")
     return lambda optimizer: kinds[name](optimizer, **given)

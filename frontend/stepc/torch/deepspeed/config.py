@@ -325,10 +325,14 @@ def _try(make, groups: list[dict], schedule) -> None:
     what values out of range do."""
     few = [{**group, "params": [torch.nn.Parameter(torch.zeros(2, 2))]} for group in groups]
     optimizer = make([{k: v for k, v in group.items() if k != "view"} for group in few])
-    if schedule is not None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            schedule(optimizer)
+    if schedule is None:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            schedule(optimizer).step()
+        except (TypeError, ArithmeticError) as error:
+            raise ValueError(f"'scheduler.params' do not give a schedule: {error}") from error
 
 
 def _report(said: Said, shares: bool) -> dict[str, str]:

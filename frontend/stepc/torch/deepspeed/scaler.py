@@ -93,6 +93,8 @@ def loss_scaler(
         raise ValueError(f"loss_scale is {loss_scale!r}, expected a number from 0 on")
     if loss_scale:
         return LossScale(loss_scale)
+    if not initial_scale_power <= 1023:
+        raise ValueError(f"initial_scale_power is {initial_scale_power}, expected at most 1023")
     return DynamicLossScaler(
         init_scale=2.0**initial_scale_power,
         scale_window=loss_scale_window,

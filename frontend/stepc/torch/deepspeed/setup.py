@@ -35,7 +35,7 @@ class Setup:
         zero_stage: 0 to 3.
         dtype: of the model's parameters.
         steps_per_print: after so many steps ``step`` logs, to the logger ``stepc.torch.deepspeed``.
-        wall_clock_breakdown: whether it logs milliseconds too.
+        wall_clock_breakdown: whether it logs milliseconds too; by itself of each step.
         keys: by key of the file what was done about it.
         global_steps, skipped_steps: counted by ``step``.
     """
@@ -71,7 +71,8 @@ class Setup:
         elif self.lr_scheduler is not None:
             self.lr_scheduler.step()
         self.optimizer.zero_grad()
-        if self.steps_per_print and self.global_steps % self.steps_per_print == 0:
+        every = self.steps_per_print or int(self.wall_clock_breakdown)
+        if every and self.global_steps % every == 0:
             self._tell(seconds)
 
     def _tell(self, seconds: float) -> None:
