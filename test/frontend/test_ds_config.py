@@ -587,6 +587,10 @@ def test_the_number_of_steps():
     assert made.lr_scheduler.total_num_steps == 50 and made.lr_scheduler.warmup_num_steps == 3
     config = schedule("WarmupLR", warmup_num_steps="auto")
     assert quiet(config, model_of(), open_end)[0].lr_scheduler.warmup_num_steps == 3
+    open_end.warmup_steps = 0  # as 1, which DeepSpeed's warm-up needs
+    config["scheduler"]["params"]["warmup_num_steps"] = 1
+    assert quiet(config, model_of(), open_end)[0].lr_scheduler.warmup_num_steps == 2
+    config["scheduler"]["params"]["warmup_num_steps"] = "auto"
     open_end.warmup_steps = 0.1
     refused(config, "'scheduler.params.warmup_num_steps'", training_arguments=open_end)
 

@@ -173,3 +173,47 @@ def test_a_run_goes_on():
         if number % 2:
             setup.step()
     assert same(model, whole)
+
+
+class OfRows(torch.nn.Module):
+    """The model with the loss that a Trainer asks for."""
+
+    def __init__(self):
+        super().__init__()
+        self.own = model_of()
+
+    def forward(self, x=None):
+        return {"loss": self.own(x).square().mean()}
+
+
+def test_in_the_loop_of_the_trainer(tmp_path):
+    """It divides losses and clips, the schedule moves at each of its steps: as torch's AdamW."""
+    transformers = pytest.importorskip("transformers")
+    ends, config = [], {
+        "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+        "scheduler": {"type": "WarmupDecayLR", "params": {
+            "total_num_steps": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"}},
+    }  # fmt: skip
+    for kind in ("ours", "torch"):
+        arguments = transformers.TrainingArguments(
+            str(tmp_path / kind), max_steps=STEPS, per_device_train_batch_size=4, report_to=[],
+            gradient_accumulation_steps=2, max_grad_norm=0.05, learning_rate=0.01, warmup_steps=3,
+            use_cpu=True, logging_strategy="no", disable_tqdm=True, save_strategy="no",
+        )  # fmt: skip
+        model = OfRows()
+        if kind == "ours":
+            setup = st.deepspeed.from_config(config, model, arguments, for_trainer=True)
+            both = (setup.optimizer, setup.lr_scheduler)
+        else:
+            optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.0)
+            shares = [math.log(k) / math.log(3) if k else 0.0 for k in range(4)]
+            shares += [(STEPS - k + 1) / (STEPS - 3) for k in range(4, STEPS + 1)]
+            both = (optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, shares.__getitem__))
+        rows = [{"x": row} for batch in batches(torch.float32) for row in batch]
+        transformers.Trainer(model, arguments, train_dataset=rows, optimizers=both).train()
+        ends.append(model)
+    assert setup.lr_scheduler.last_batch_iteration == STEPS - 1
+    assert setup.optimizer.last_step is not None
+    for own, theirs in zip(ends[0].parameters(), ends[1].parameters(), strict=True):
+        torch.testing.assert_close(own, theirs, rtol=1e-4, atol=1e-6)
