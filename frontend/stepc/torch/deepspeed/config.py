@@ -323,7 +323,13 @@ def _zero(said: Said, dtype, params: list[torch.Tensor], world: int) -> dict:
 def _try(make, groups: list[dict], schedule) -> None:
     """Makes the optimizer and its schedule of groups of a single small parameter each, which raises
     what values out of range do."""
-    few = [{**group, "params": [torch.nn.Parameter(torch.zeros(2, 2))]} for group in groups]
+    few = [
+        {
+            **group,
+            "params": [torch.nn.Parameter(torch.zeros(2, 2, dtype=torch.float32, device="cpu"))],
+        }
+        for group in groups
+    ]
     optimizer = make([{k: v for k, v in group.items() if k != "view"} for group in few])
     if schedule is None:
         return
