@@ -232,22 +232,27 @@ EFFECTS = {
         lambda k, v: zero_of(with_key(k, v, STAGE1)).reduce_dtype == torch.bfloat16,
     ),
     "zero_optimization.cpu_offload": (
-        True, lambda k, v: placement(with_key(k, v)) == {"states": "host"},
+        True, lambda k, v: placement(with_key(k, v))["states"] == "host",
     ),
     "zero_optimization.cpu_offload_param": (
         True, lambda k, v: Said(_config.read(with_key(k, v)))[f"{PARAM}.device"] == "cpu",
     ),
     f"{OPTIMIZER}.device": (
         "cpu",
-        lambda k, v: placement(with_key(k, v)) == {"states": "host"}
+        lambda k, v: placement(with_key(k, v))["states"] == "host"
         and type(optimizer_of(with_key(k, v, STAGE1)))
         is st.deepspeed.DeepSpeedCPUAdam,
     ),
-    f"{OPTIMIZER}.nvme_path": ("/a", lambda k, v: nvme(k, v) == {"states": "disk", "path": "/a"}),
-    f"{OPTIMIZER}.buffer_count": (6, lambda k, v: nvme(k, v)["buffers"] == v),
+    f"{OPTIMIZER}.nvme_path": ("/a", lambda k, v: nvme(k, v)["path"] == v),
+    f"{OPTIMIZER}.ratio": (0.25, lambda k, v: nvme(k, v)["fraction"] == v),
+    f"{OPTIMIZER}.buffer_count": (
+        6, lambda k, v: nvme(k, v)["buffers"] == v and nvme(k, 0)["buffers"] == 2,
+    ),
     f"{PARAM}.device": ("nvme", lambda k, v: "expected 'none' or 'cpu'" in refusal(k, v)),
-    "aio.block_size": (262144, lambda k, v: nvme(k, v)["block_bytes"] == v),
-    "aio.intra_op_parallelism": (8, lambda k, v: nvme(k, v)["threads"] == v),
+    "aio.queue_depth": (
+        4, lambda k, v: nvme(k, v)["threads"] == v and nvme(k, 4000)["threads"] == 64,
+    ),
+    "aio.intra_op_parallelism": (2, lambda k, v: nvme(k, v)["threads"] == 16),
     "steps_per_print": (9, lambda k, v: setup_of(k, v).steps_per_print == v),
     "wall_clock_breakdown": (
         True, lambda k, v: setup_of(k, v).wall_clock_breakdown,
@@ -384,14 +389,26 @@ def test_refused(config, words):
     refused(config, words)
 
 
-def test_no_state_is_placed_where_there_is_no_place():
-    if hasattr(st, "Place"):
-        pytest.fail("stepc.torch has Place: placing.py and this test are to be made for it")
-    config = with_key(f"{OPTIMIZER}.device", "nvme")
-    config = with_key(f"{OPTIMIZER}.nvme_path", "/local", config)
-    refused(
-        config, "is 'nvme', and states lie beside parameters, on cpu: there is no stepc.torch.P"
-    )
+def test_states_on_disk(tmp_path):
+    """As Hugging Face's file for NVMe has them, with parameters in memory."""
+    zero = copy.deepcopy(FILES["NVMe"]["zero_optimization"])
+    zero |= {"stage": 2, "offload_param": None, "reduce_bucket_size": 1000}
+    zero["offload_optimizer"]["nvme_path"] = str(tmp_path)
+    zero = {key: value for key, value in zero.items() if value != "auto"}
+    made = optimizer_of({**PLAIN, "zero_optimization": zero})
+    assert made._placed == st.Place("disk", str(tmp_path), buffers=4, threads=32)
+
+
+def test_what_lies_on_a_device_stays_there():
+    said = Said(with_key(f"{OPTIMIZER}.device", "cpu"))
+    of_device = [torch.ones(2, device="meta")]
+    with pytest.raises(ValueError, match="is 'cpu', and parameters lie on meta: states of those"):
+        _config.place_of(said, of_device)
+    said = Said(with_key(f"{PARAM}.device", "cpu"))
+    with pytest.raises(
+        ValueError, match=r"fully_shard\(..., offload_policy=CPUOffloadPolicy\(\)\)"
+    ):
+        _config.place_of(said, of_device)
 
 
 def test_files(tmp_path):

@@ -158,6 +158,23 @@ def test_what_is_logged(caplog):
     assert len(caplog.records) == STEPS
 
 
+def test_states_on_disk(tmp_path):
+    """offload_optimizer to NVMe changes no bit of a run on the CPU. Small states stay in memory."""
+    zero = {"stage": 1, "offload_optimizer": {"device": "nvme", "nvme_path": str(tmp_path)}}
+    ends = []
+    for device in ("nvme", "cpu"):
+        zero["offload_optimizer"]["device"] = device
+        torch.manual_seed(0)
+        model = torch.nn.Linear(300, 300)
+        setup = st.deepspeed.from_config({**BASE, "zero_optimization": zero}, model)
+        for _ in range(3):
+            setup.backward(model(torch.ones(4, 300)).square().mean())
+            setup.step()
+        ends.append(model)
+        assert (setup.optimizer.stored() is not None) == (device == "nvme")
+    assert same(*ends)
+
+
 def test_a_run_goes_on():
     """From the states of the optimizer and of the schedule."""
     whole, _, _ = run(BASE, torch.float32)

@@ -29,6 +29,10 @@ def number(least: float = 0.0) -> Check:
     return Check(words, lambda v: _is_number(v) and v >= least)
 
 
+def share() -> Check:
+    return Check("a number from 0 to 1", lambda v: _is_number(v) and 0 <= v <= 1)
+
+
 def whole(least: int = 0) -> Check:
     """Also written as 5e8."""
     words = f"a whole number from {least} on"

@@ -18,6 +18,7 @@ from .checks import (
     number,
     one_of,
     optional,
+    share,
     whole,
 )
 
@@ -200,13 +201,11 @@ _DEVICE = one_of("none", "cpu", "nvme")
 _PATH = optional(TEXT)
 _OFFLOAD = {
     "zero_optimization.offload_optimizer.device": Key(
-        "none", _DEVICE, ACTED, "Place(states=) and the class: DeepSpeedCPUAdam"
+        "none", _DEVICE, ACTED, "nvme: place=Place('disk'); Adam is DeepSpeedCPUAdam's"
     ),
     "zero_optimization.offload_optimizer.nvme_path": Key(None, _PATH, ACTED, "Place(path=)"),
     "zero_optimization.offload_optimizer.buffer_count": Key(4, _SIZE, ACTED, "Place(buffers=)"),
-    "zero_optimization.offload_optimizer.ratio": Key(
-        1.0, number(0), REFUSED, "states are all in one place"
-    ),
+    "zero_optimization.offload_optimizer.ratio": Key(1.0, share(), ACTED, "Place(fraction=)"),
     **_keys(
         NONE,
         "how the engine moves states",
@@ -233,9 +232,9 @@ _OFFLOAD = {
     ),
 }
 _AIO = {
-    "block_size": Key(1048576, _COUNT, ACTED, "Place(block_bytes=)"),
-    "intra_op_parallelism": Key(1, _COUNT, ACTED, "Place(threads=)"),
-    "queue_depth": Key(8, _COUNT, NONE, "each thread has one operation"),
+    "queue_depth": Key(8, _COUNT, ACTED, "Place(threads=), times intra_op_parallelism"),
+    "intra_op_parallelism": Key(1, _COUNT, ACTED, "Place(threads=), times queue_depth"),
+    "block_size": Key(1048576, _COUNT, NONE, "windows are read and written whole"),
     "thread_count": Key(1, _COUNT, NONE, "DeepSpeed reads it no more"),
     "single_submit": Key(False, BOOL, NONE, "how operations are given to the kernel"),
     "overlap_events": Key(True, BOOL, NONE, "how operations are given to the kernel"),

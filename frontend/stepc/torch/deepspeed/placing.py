@@ -4,22 +4,16 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 
 import torch
 
+from ..binding.placement import Place
 from .reading import Said, read
 
 _OPTIMIZER = "zero_optimization.offload_optimizer"
 _STATES = {"cpu": "host", "nvme": "disk"}  # of Place, by the device
-# The arguments of Place that follow from a key which the file has.
-_PLACE = {
-    f"{_OPTIMIZER}.nvme_path": "path",
-    f"{_OPTIMIZER}.buffer_count": "buffers",
-    "aio.block_size": "block_bytes",
-    "aio.intra_op_parallelism": "threads",
-}
+_MOST = 64  # buffers and threads of a Place
 
 
 def offloads(said: Said) -> bool:
@@ -28,38 +22,39 @@ def offloads(said: Said) -> bool:
 
 
 def placement(config) -> dict:
-    """The arguments of ``stepc.torch.Place`` that a configuration, a dict or a file, asks for; none
-    where states lie beside parameters. ValueError for NVMe without a path."""
+    """The arguments of :class:`stepc.torch.Place` that a configuration, a dict or a file, asks for;
+    none where states lie beside parameters. ValueError for NVMe without a path."""
     said = config if isinstance(config, Said) else Said(read(config))
-    device = said[f"{_OPTIMIZER}.device"]
+    device, ratio = said[f"{_OPTIMIZER}.device"], said[f"{_OPTIMIZER}.ratio"]
     if device == "none":
         return {}
-    if device == "nvme" and said[f"{_OPTIMIZER}.nvme_path"] is None:
+    if device == "cpu":
+        return {"states": "host", "fraction": ratio}
+    if said[f"{_OPTIMIZER}.nvme_path"] is None:
         raise ValueError(f"'{_OPTIMIZER}.device' is 'nvme', expected an 'nvme_path' beside it")
-    given = {"states": _STATES[device]}
-    if device == "nvme":
-        given |= {name: said[path] for path, name in _PLACE.items() if path in said}
+    given = {"states": "disk", "path": said[f"{_OPTIMIZER}.nvme_path"], "fraction": ratio}
+    if f"{_OPTIMIZER}.buffer_count" in said:
+        given["buffers"] = min(max(said[f"{_OPTIMIZER}.buffer_count"], 2), _MOST)
+    if "aio.queue_depth" in said or "aio.intra_op_parallelism" in said:
+        # As many operations are on their way, each of a thread.
+        given["threads"] = min(said["aio.queue_depth"] * said["aio.intra_op_parallelism"], _MOST)
     return given
 
 
 def place_of(said: Said, params: Iterable[torch.Tensor]) -> dict:
     """The argument ``place`` of an optimizer, as a dict of it or of nothing. ValueError for what
     cannot be followed with these parameters."""
-    import stepc.torch
-
     devices = {param.device.type for param in params}
     _check_params(said, devices)
     given = placement(said)
-    if not given or (given["states"] == "host" and devices <= {"cpu"}):
+    if not given:
         return {}
-    kind = getattr(stepc.torch, "Place", None)
-    if kind is None:
+    if not devices <= {"cpu"}:
         raise ValueError(
-            f"'{_OPTIMIZER}.device' is {said[f'{_OPTIMIZER}.device']!r}, and states lie beside "
-            f"parameters, on {' and '.join(sorted(devices))}: there is no stepc.torch.Place"
+            f"'{_OPTIMIZER}.device' is {said[f'{_OPTIMIZER}.device']!r}, and parameters lie on "
+            f"{' and '.join(sorted(devices))}: states of those stay beside them"
         )
-    known = inspect.signature(kind).parameters
-    return {"place": kind(**{name: value for name, value in given.items() if name in known})}
+    return {"place": Place(**given)} if given["states"] == "disk" else {}
 
 
 def _check_params(said: Said, devices: set[str]) -> None:
