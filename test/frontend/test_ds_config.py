@@ -205,7 +205,7 @@ EFFECTS = {
     ),
     "data_types.grad_accum_dtype": (
         "bf16",
-        lambda k, v: "expected null, or stage 2 for fp32"
+        lambda k, v: "expected null, or for fp32 stage 2 of several"
         in refusal(k, v, with_key("gradient_accumulation_steps", 2)),
     ),
     "data_types.param_dtype": (

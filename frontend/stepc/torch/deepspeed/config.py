@@ -52,7 +52,7 @@ def from_config(
     for_trainer: bool = False,
 ) -> Setup:
     """What DeepSpeed's engine would make of a configuration: optimizer, schedule, clipping, loss
-    scale, accumulation and ZeRO. docs/coming-from.md has a table of all keys.
+    scale, accumulation and ZeRO. docs/deepspeed.md has a table of all keys.
 
     As the engine does, it casts plain floating-point parameters of ``model`` where the file has
     ``fp16`` or ``bf16``; masters begin as these. What is the engine's, or without meaning here,
@@ -84,14 +84,13 @@ def from_config(
     dtype = _dtype_of(said, params)
     make, own_groups = _maker(said, model, groups, training_arguments, model_parameters)
     schedule = schedule_of(said)
-    features = _precision(said, dtype, params, for_trainer)
+    features = _precision(said, dtype, for_trainer)
     features |= _zero(said, dtype, params, world) | place_of(said, params)
+    passes = batches["gradient_accumulation_steps"]
+    _check_accumulation(said, passes, dtype or params[0].dtype, "zero" in features)
     if not for_trainer:
-        features |= _clip(said)
-        if batches["gradient_accumulation_steps"] > 1:
-            features["accumulation_steps"] = batches["gradient_accumulation_steps"]
-    _check_accumulation(said, batches["gradient_accumulation_steps"], dtype)
-    _try(make, own_groups, schedule)
+        features |= _clip(said) | ({"accumulation_steps": passes} if passes > 1 else {})
+    _try(make, own_groups, features, schedule)
     if dtype is not None:
         _cast(model, dtype)
     optimizer = make(own_groups, **features)
@@ -150,7 +149,7 @@ def _dtype_of(said: Said, params: list[torch.Tensor]) -> torch.dtype | None:
 
 def _cast(model: torch.nn.Module, dtype: torch.dtype) -> None:
     for param in model.parameters():
-        if param.is_floating_point() and param.dtype != dtype:
+        if param.is_floating_point() and param.dtype != dtype and not is_dtensor(param):
             param.data = param.data.to(dtype)
 
 
@@ -189,14 +188,14 @@ def _batches(said: Said, arguments, world: int) -> dict[str, int]:
     }
 
 
-def _check_accumulation(said: Said, passes: int, dtype: torch.dtype | None) -> None:
+def _check_accumulation(said: Said, passes: int, dtype: torch.dtype, shares: bool) -> None:
     """ValueError where gradients of several passes would be added in another dtype."""
     name, stage = said["data_types.grad_accum_dtype"], said["zero_optimization.stage"]
-    own = torch.float32 if stage == 2 else dtype or torch.float32
+    own = torch.float32 if stage == 2 and shares else dtype
     if passes > 1 and name is not None and _DTYPES[name] != own:
         raise ValueError(
-            f"'data_types.grad_accum_dtype' is {name!r}, and .grad is added up in "
-            f"{own} on stage {stage}: expected null, or stage 2 for fp32"
+            f"'data_types.grad_accum_dtype' is {name!r}, and .grad is added up in {own} on stage "
+            f"{stage}: expected null, or for fp32 stage 2 of several ranks"
         )
 
 
@@ -244,7 +243,7 @@ def _clip(said: Said) -> dict:
     return {"clip": ClipByNorm(norm)} if norm > 0 else {}
 
 
-def _precision(said: Said, dtype, params: list[torch.Tensor], for_trainer: bool) -> dict:
+def _precision(said: Said, dtype, for_trainer: bool) -> dict:
     """Masters, the loss scale, what is skipped, and states. ValueError."""
     features = {}
     if said["fp16.enabled"]:
@@ -320,17 +319,14 @@ def _zero(said: Said, dtype, params: list[torch.Tensor], world: int) -> dict:
 # --- Before and behind ----------------------------------------------------------------------------
 
 
-def _try(make, groups: list[dict], schedule) -> None:
+def _try(make, groups: list[dict], features: dict, schedule) -> None:
     """Makes the optimizer and its schedule of groups of a single small parameter each, which raises
-    what values out of range do."""
-    few = [
-        {
-            **group,
-            "params": [torch.nn.Parameter(torch.zeros(2, 2, dtype=torch.float32, device="cpu"))],
-        }
-        for group in groups
-    ]
-    optimizer = make([{k: v for k, v in group.items() if k != "view"} for group in few])
+    what values out of range do, and what does not go together."""
+    few = []
+    for group in groups:
+        one = torch.nn.Parameter(torch.zeros(2, 2, dtype=torch.bfloat16, device="cpu"))
+        few.append({**{k: v for k, v in group.items() if k != "view"}, "params": [one]})
+    optimizer = make(few, **{k: v for k, v in features.items() if k not in ("zero", "place")})
     if schedule is None:
         return
     with warnings.catch_warnings():
