@@ -256,15 +256,26 @@ def test_what_is_given_back_is_taken_again(place):
     assert optimizer.stored().file_bytes <= 5 * 300 * 400 * 4
 
 
-def test_a_large_copy_is_a_file(place, tmp_path):
+def is_file(tensor, folder):
+    """Whether a tensor's memory is a file that was in the folder."""
+    with open("/proc/self/maps") as maps:
+        lines = [line for line in maps if str(folder) in line and "deleted" in line]
+    spans = [line.split()[0].split("-") for line in lines]
+    return any(int(low, 16) <= tensor.data_ptr() < int(high, 16) for low, high in spans)
+
+
+def test_large_copies_are_files(place, tmp_path):
     params = make_params([(700, 800)])
-    optimizer = st.AdamW(params, place=place)
+    optimizer, twin = st.AdamW(params, place=place), st.AdamW(params)
     give(params, 0)
     optimizer.step()
-    saved = optimizer.state_dict()["state"][0]["exp_avg"]
-    with open("/proc/self/maps") as maps:
-        lines = [line for line in maps if str(tmp_path) in line and "deleted" in line]
-    assert any(
-        int(low, 16) <= saved.data_ptr() < int(high, 16)
-        for low, high in (line.split()[0].split("-") for line in lines)
-    )
+    saved = optimizer.state_dict()
+    assert is_file(saved["state"][0]["exp_avg"], tmp_path)
+    before = saved["state"][0]["exp_avg"].clone()
+    optimizer.step()  # of which the copy knows nothing
+    assert torch.equal(before, saved["state"][0]["exp_avg"])
+    optimizer.load_state_dict(saved)
+    twin.load_state_dict(saved)
+    assert is_file(optimizer.state[params[0]]["exp_avg"], tmp_path)
+    assert not is_file(twin.state[params[0]]["exp_avg"], tmp_path)
+    assert torch.equal(optimizer.state[params[0]]["exp_avg"], before)

@@ -19,7 +19,7 @@ from ..ranks.parts import is_distributed
 from ..tensors.callers import level_of_caller
 from ..tensors.members import label_of
 from ..tensors.patterns import with_views
-from ..tensors.stored import StoredState
+from ..tensors.stored import StoredState, copied
 from .modes import outside
 from .saved_codes import decoded
 
@@ -168,7 +168,7 @@ class Saving:
                 if id(param) in codes:
                     value = decoded(value, codes[id(param)])
                 value = {
-                    name: adopted(param, name, self._as_tensor(name, item))
+                    name: adopted(param, name, self._as_tensor(name, item), self._copies_in)
                     for name, item in value.items()
                     if name not in forgotten
                 }
@@ -215,21 +215,23 @@ class Saving:
         return torch.tensor(float(item), dtype=torch.float64, device="cpu")
 
 
-def adopted(param: torch.Tensor, name: str, value):
+def adopted(param: torch.Tensor, name: str, value, folder: str | None = None):
     """A saved value for this parameter, copied. The declared dtype of a state is
     f64 beside an f64 parameter and f32 beside others; the binding casts what
-    deviates."""
+    deviates. ``folder``: of files that large copies are, for states that are to lie on disk."""
     if isinstance(value, dict):
-        return {key: adopted(param, key, item) for key, item in value.items()}
+        return {key: adopted(param, key, item, folder) for key, item in value.items()}
     if name == "step" and not isinstance(value, torch.Tensor):
         return torch.tensor(float(value), dtype=torch.float32, device="cpu")
     if not isinstance(value, torch.Tensor):
         return value
     if name == "step":
         return value.to(dtype=torch.float32, device="cpu", copy=True)
-    if not value.is_floating_point() or not param.is_floating_point():
-        return value.to(device=param.device, copy=True)
-    wide = torch.promote_types(param.dtype, torch.float32)
+    wide = value.dtype
+    if value.is_floating_point() and param.is_floating_point():
+        wide = torch.promote_types(param.dtype, torch.float32)
+    if folder is not None and type(value) is torch.Tensor and param.device.type == "cpu":
+        return copied(value, wide, folder)
     return value.to(dtype=wide, device=param.device, copy=True)
 
 

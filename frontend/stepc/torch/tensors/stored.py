@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import mmap
+import os
 import tempfile
+from collections.abc import Iterator
 
 import torch
 
@@ -14,6 +16,50 @@ from ..._store import Piece, Store
 
 _WINDOW = 16 << 20  # bytes that are copied at a time
 _MAPPED = 1 << 20  # of this size a copy is a file
+
+
+class _Mapped:
+    """Memory for a tensor that looks as ``like``, a dense one, which is a file without a name.
+    StoreError where none can be made."""
+
+    def __init__(self, like: torch.Tensor, directory: str):
+        size = like.numel() * like.itemsize
+        try:
+            with tempfile.TemporaryFile(dir=directory) as file:
+                os.posix_fallocate(file.fileno(), 0, size)
+                self._memory = mmap.mmap(file.fileno(), size)
+        except OSError as error:
+            raise errors.StoreError(
+                f"a copy of a state, {size} bytes, cannot be made in '{directory}': "
+                f"{error.strerror}",
+                "STEPC_STORE_ERROR",
+            ) from None
+        self.line = torch.frombuffer(self._memory, dtype=torch.uint8)
+        self.tensor = self.line.view(like.dtype).as_strided(like.size(), like.stride())
+
+    def windows(self) -> Iterator[tuple[int, int]]:
+        """Begin and size of each, in bytes."""
+        for first in range(0, len(self._memory), _WINDOW):
+            yield first, min(_WINDOW, len(self._memory) - first)
+
+    def release(self, first: int, size: int) -> None:
+        """What is in the file need not stay in memory."""
+        self._memory.madvise(mmap.MADV_DONTNEED, first, size)
+
+
+def copied(value: torch.Tensor, dtype: torch.dtype, directory: str | None) -> torch.Tensor:
+    """A copy in the processor's memory, in a dtype; with ``directory`` of a large dense tensor one
+    that is a file there, as of :meth:`StoredState.read`."""
+    large = value.numel() * dtype.itemsize >= _MAPPED and value.is_contiguous()
+    if directory is None or not large or value.device.type != "cpu":
+        return value.to(dtype=dtype, device="cpu", copy=True)
+    mapped = _Mapped(torch.empty_like(value, dtype=dtype, device="meta"), directory)
+    source, line = value.detach().view(-1), mapped.tensor.view(-1)
+    for first, size in mapped.windows():
+        part = slice(first // dtype.itemsize, (first + size) // dtype.itemsize)
+        line[part].copy_(source[part])
+        mapped.release(first, size)
+    return mapped.tensor
 
 
 class StoredState(torch.Tensor):
@@ -57,23 +103,11 @@ class StoredState(torch.Tensor):
         return self._read_mapped(directory)
 
     def _read_mapped(self, directory: str) -> torch.Tensor:
-        try:
-            with tempfile.TemporaryFile(dir=directory) as file:
-                file.truncate(self.size_in_bytes)
-                mapped = mmap.mmap(file.fileno(), self.size_in_bytes)
-        except OSError as error:
-            raise errors.StoreError(
-                f"a copy of a state, {self.size_in_bytes} bytes, cannot be made in "
-                f"'{directory}': {error.strerror}",
-                "STEPC_STORE_ERROR",
-            ) from None
-        line = torch.frombuffer(mapped, dtype=torch.uint8)
-        for first in range(0, self.size_in_bytes, _WINDOW):
-            size = min(_WINDOW, self.size_in_bytes - first)
-            self.piece.read(line.data_ptr() + first, size, first)
-            # What is in the file need not stay in memory.
-            mapped.madvise(mmap.MADV_DONTNEED, first, size)
-        return line.view(self.dtype).as_strided(self.size(), self.stride())
+        mapped = _Mapped(self, directory)
+        for first, size in mapped.windows():
+            self.piece.read(mapped.line.data_ptr() + first, size, first)
+            mapped.release(first, size)
+        return mapped.tensor
 
     def write(self, source: torch.Tensor) -> None:
         """Copies values into it, of its shape and any dtype and device."""
