@@ -17,9 +17,11 @@ from . import (
     lomo,
     moonlight,
     muon,
+    schedules,
 )
 from .about import info
 from .binding.features import EMA, SWA, ClipByNorm, ClipByValue, DynamicLossScale
+from .binding.placement import Place
 from .optimizers.apollo import APOLLOAdamW
 from .optimizers.dion import Dion
 from .optimizers.galore import GaLoreAdafactor, GaLoreAdamW
@@ -80,6 +82,7 @@ __all__ = [
     "NAdam",
     "NorMuon",
     "Optimizer",
+    "Place",
     "RAdam",
     "RMSprop",
     "Rprop",
@@ -101,6 +104,7 @@ __all__ = [
     "moonlight",
     "muon",
     "profile_kernels",
+    "schedules",
 ]
 
 if _release.has_muon():
