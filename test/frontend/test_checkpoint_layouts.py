@@ -432,3 +432,26 @@ def test_what_is_loaded_is_nobody_elses(tmp_path):
     ends = [other.state[other.param_groups[0]["params"][0]]["exp_avg"] for other in others]
     assert torch.equal(ends[0], ends[1]) and torch.equal(ends[0], ends[2])
     assert not torch.equal(ends[0], before["exp_avg"])
+
+
+def test_states_that_lie_on_disk(tmp_path):
+    """Are saved and loaded as others."""
+    shapes = {"a.weight": (600, 700), "b.bias": (5,)}
+    folders = [tmp_path / name for name in ("there", "here")]
+    for folder in folders:
+        folder.mkdir()
+
+    def run(**more):
+        own = model(shapes)
+        return list(own.parameters()), st.AdamW(own.named_parameters(), lr=0.1, **more)
+
+    first = run(place=st.Place("disk", str(folders[0])))
+    train((first[1],), (first[0],), 2)
+    assert not isinstance(first[1].state[first[0][0]]["exp_avg"], torch.Tensor)
+    ck.save(first[1], tmp_path / "saved", "torch")
+    runs = [first, run(), run(place=st.Place("disk", str(folders[1])))]
+    for _, optimizer in runs[1:]:
+        ck.load(optimizer, tmp_path / "saved", parameters=True)
+    train([optimizer for _, optimizer in runs], [params for params, _ in runs], 2, first=2)
+    assert bits_equal(*[params for params, _ in runs[:2]])
+    assert bits_equal(*[params for params, _ in runs[1:]])
