@@ -145,3 +145,22 @@ class LossScaleError(StepcError):
 
 class StaticGradientsError(StepcError):
     """A gradient is another tensor than ``static_grads=True`` promised."""
+
+
+# --- Checkpoints ----------------------------------------------------------------
+
+
+class CheckpointError(StepcError, ValueError):
+    """A checkpoint cannot be read, written or loaded; ``path`` is the file or folder that it is
+    of. Nothing has changed. What comes of a file is shown as far as it can be printed."""
+
+    _LONGEST = 600
+
+    def __init__(self, path, words: str):
+        words = "".join(c if c.isprintable() else "?" for c in words)
+        words = words if len(words) <= self._LONGEST else f"{words[: self._LONGEST]}..."
+        super().__init__(f"'{path}' {words}")
+        self.path, self.words = str(path), words
+
+    def __reduce__(self):
+        return type(self), (self.path, self.words)

@@ -9,9 +9,15 @@ import argparse
 import sys
 
 from .. import errors
-from . import cache, check, explain, info
+from . import cache, check, checkpoint, explain, info
 
-_COMMANDS = {"info": info, "explain": explain, "cache": cache, "check": check}
+_COMMANDS = {
+    "info": info,
+    "explain": explain,
+    "cache": cache,
+    "check": check,
+    "checkpoint": checkpoint,
+}
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:

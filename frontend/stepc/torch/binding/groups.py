@@ -49,10 +49,12 @@ def settings_of(optimizer, group: dict) -> tuple:
     return *optimizer._read_settings(group), group.get(VIEW)
 
 
-def bound_groups(optimizer, interface: Interface, reader: HyperReader) -> list[BoundGroup]:
-    """The optimizer's groups as they are now."""
+def bound_groups(
+    optimizer, interface: Interface, reader: HyperReader, groups: list[dict] | None = None
+) -> list[BoundGroup]:
+    """The optimizer's groups as they are now, or others in their place."""
     bound, shared = [], optimizer._feature_options(interface)
-    for number, group in enumerate(optimizer.param_groups):
+    for number, group in enumerate(optimizer.param_groups if groups is None else groups):
         if not isinstance(group["params"], list):  # which a group may be given, as torch's
             group["params"] = list(group["params"])
         options = {**optimizer._read_options(group), **shared}
@@ -63,14 +65,16 @@ def bound_groups(optimizer, interface: Interface, reader: HyperReader) -> list[B
     return bound
 
 
-def rules_of(optimizer) -> Rules:
-    """What tensors of the optimizer's groups get, as these are now."""
+def rules_of(optimizer, groups: list[dict] | None = None) -> Rules:
+    """What tensors of the optimizer's groups get, as these are now; with ``groups``, in their
+    place, the states are not codes."""
     interface = optimizer._get_definition().interface()
-    groups = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
-    options = [interface.resolve(g.options, g.hypers) for g in groups]
+    reader = HyperReader(optimizer, interface)
+    bound = bound_groups(optimizer, interface, reader, groups)
+    options = [interface.resolve(g.options, g.hypers) for g in bound]
     names = can_be_codes(interface, optimizer._dropped_dims)
-    coded = optimizer._kept.coded(torch.float32, names)
-    return Rules(interface, options, [g.of_shape for g in groups], coded)
+    coded = optimizer._kept.coded(torch.float32, names) if groups is None else ()
+    return Rules(interface, options, [g.of_shape for g in bound], coded)
 
 
 def get_package(

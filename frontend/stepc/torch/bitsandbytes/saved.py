@@ -19,6 +19,8 @@ WRAPPED = "__bnb_optimizer_quant_state__"  # what FSDP is not to see, since 0.49
 _BLOCKS = (256, 2048)  # elements of a block, of releases since 0.44 and before
 _BESIDE = ("qmap", "absmax", "max", "new_max")
 _NOT_READ = ("unorm_vec", "gnorm_vec")  # norms of updates and of gradients
+# What stands beside the states of a parameter.
+CODED = frozenset(f"{part}{k}" for part in _BESIDE for k in (1, 2)) | frozenset(_NOT_READ)
 
 
 def read_states(state_dict: dict, groups: list[dict], names: dict[str, str]) -> dict:
@@ -48,12 +50,17 @@ def _read(own: dict, names: dict[str, str], words: str, param: torch.Tensor) -> 
     found = {n: v for n, v in own.items() if n not in {*names, *beside, *_NOT_READ}}
     for name, ours in names.items():
         if name in own:
-            found[ours] = _decoded(own, name, words, param)
+            if own[name].dtype is torch.uint8 and own[name].shape != param.shape:
+                raise ValueError(
+                    f"state '{name}' of {words} has shape {tuple(own[name].shape)}, expected that "
+                    f"of the parameter, {tuple(param.shape)}"
+                )
+            found[ours] = decoded_codes(own, name, words)
     return found
 
 
-def _decoded(own: dict, name: str, words: str, param: torch.Tensor) -> torch.Tensor:
-    """One state of a parameter, in float32."""
+def decoded_codes(own: dict, name: str, words: str) -> torch.Tensor:
+    """One state of a parameter, in float32. ``words``: what a ValueError calls the parameter."""
     codes, number = own[name], name[-1]
     if codes.dtype is not torch.uint8:
         return codes
@@ -62,11 +69,6 @@ def _decoded(own: dict, name: str, words: str, param: torch.Tensor) -> torch.Ten
         raise ValueError(
             f"state '{name}' of {words} is of codes, without 'qmap{number}' and "
             f"'absmax{number}': codes of block_wise=False are not read"
-        )
-    if codes.shape != param.shape:
-        raise ValueError(
-            f"state '{name}' of {words} has shape {tuple(codes.shape)}, expected that of the "
-            f"parameter, {tuple(param.shape)}"
         )
     if not codes.is_contiguous():
         raise ValueError(

@@ -106,6 +106,8 @@ class Saving:
     def _finish_saving(self, packed: dict) -> None:
         """Gives a packed state what is particular to the class it is of."""
 
+    _copies_loaded = True  # False while a state is loaded that nobody else has
+
     @torch._disable_dynamo
     def load_state_dict(self, state_dict: dict) -> None:
         """Loads the optimizer state, also one of the original class of this name.
@@ -162,13 +164,14 @@ class Saving:
         state = defaultdict(dict)
         codes = self._codes_kept(state_dict)
         forgotten = self._forgotten_states() | self._unknown_states(state_dict["state"])
+        how = self._copies_in, self._copies_loaded
         for key, value in state_dict["state"].items():
             if key in params and isinstance(value, dict):
                 param = params[key]
                 if id(param) in codes:
                     value = decoded(value, codes[id(param)])
                 value = {
-                    name: adopted(param, name, self._as_tensor(name, item), self._copies_in)
+                    name: adopted(param, name, self._as_tensor(name, item), *how)
                     for name, item in value.items()
                     if name not in forgotten
                 }
@@ -215,12 +218,12 @@ class Saving:
         return torch.tensor(float(item), dtype=torch.float64, device="cpu")
 
 
-def adopted(param: torch.Tensor, name: str, value, folder: str | None = None):
-    """A saved value for this parameter, copied. The declared dtype of a state is
+def adopted(param: torch.Tensor, name: str, value, folder: str | None = None, copy: bool = True):
+    """A saved value for this parameter, copied where it is to be. The declared dtype of a state is
     f64 beside an f64 parameter and f32 beside others; the binding casts what
     deviates. ``folder``: of files that large copies are, for states that are to lie on disk."""
     if isinstance(value, dict):
-        return {key: adopted(param, key, item, folder) for key, item in value.items()}
+        return {key: adopted(param, key, item, folder, copy) for key, item in value.items()}
     if name == "step" and not isinstance(value, torch.Tensor):
         return torch.tensor(float(value), dtype=torch.float32, device="cpu")
     if not isinstance(value, torch.Tensor):
@@ -232,7 +235,7 @@ def adopted(param: torch.Tensor, name: str, value, folder: str | None = None):
         wide = torch.promote_types(param.dtype, torch.float32)
     if folder is not None and type(value) is torch.Tensor and param.device.type == "cpu":
         return copied(value, wide, folder)
-    return value.to(dtype=wide, device=param.device, copy=True)
+    return value.to(dtype=wide, device=param.device, copy=copy)
 
 
 # --- Scalars ------------------------------------------------------------------
