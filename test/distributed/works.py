@@ -61,6 +61,9 @@ ROWS = {
     ),
     "pp": Row("PP, a tied tensor", "`layouts`, `shared_over`", "", "HybridParallel"),
     "pp_with_tp": Row("PP x TP", "`layouts`", "", "HybridParallel"),
+    "pp_with_tp_of_dtensors": Row(
+        "PP x TP of torch", "DTensors, `layouts` of stages", "", "HybridParallel"
+    ),
     "pp_with_zero1": Row(
         "PP x ZeRO-1", "`layouts`, `Zero(1, process_group=)`", "", "HybridParallel"
     ),
@@ -77,6 +80,20 @@ ROWS = {
     "hybrid_of_zero2": Row(
         "PP x ZeRO-2 x TP",
         "`layouts`, `Zero(2, process_group=)`",
+        OURS,
+        "HybridParallel, all axes",
+        ranks=8,
+    ),
+    "hybrid_of_dtensors": Row(
+        "PP x ZeRO-1 x TP of torch",
+        "DTensors, `layouts` of stages, `Zero(1, process_group=)`",
+        "",
+        "HybridParallel, all axes",
+        ranks=8,
+    ),
+    "hybrid_of_dtensors_and_zero2": Row(
+        "PP x ZeRO-2 x TP of torch",
+        "DTensors, `layouts` of stages, `Zero(2, process_group=)`",
         OURS,
         "HybridParallel, all axes",
         ranks=8,

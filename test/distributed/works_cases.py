@@ -102,6 +102,12 @@ def pp_with_tp():
 
 @case
 @row
+def pp_with_tp_of_dtensors():
+    return layouts.PpWithTpOfDtensors
+
+
+@case
+@row
 def pp_with_zero1():
     return layouts.PpWithZero1
 

@@ -84,10 +84,10 @@ class CPUAdam(PeerAdam, torch.optim.Optimizer):
                 f"nvme_offload_fraction is {nvme_offload_fraction}, expected 0: "
                 "states stay in memory"
             )
-        self._begin(CPUAdam, locals())
-        self.adamw_mode = adamw_mode
+        self.adamw_mode = adamw_mode  # which _read_options asks for
         self.nvme_offload_fraction = nvme_offload_fraction
         self.nvme_offload_dir = nvme_offload_dir
+        self._begin(CPUAdam, locals())
 
 
 class HybridAdam(CPUAdam):
