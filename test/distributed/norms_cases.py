@@ -305,5 +305,35 @@ def what_layouts_cannot_say_of_a_dtensor():
         refused(errors.TensorError, words, optimizer.step)
 
 
+@case
+def stages_whose_passes_wait_for_each_other():
+    """As of a pipeline: with ``Zero(2)`` the first pass makes the plan, and a stage cannot ask the
+    one before, whose pass begins when this one is over."""
+    grid = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "dp"))
+    stage, replicas = grid.get_local_rank("pp"), grid["dp"].get_group()
+    beside = dist.get_rank() + (2 if stage == 0 else -2)
+    others = st.Layout(grid, ["distinct", Replicate()])
+    made = [torch.randn(4, 6), torch.randn(4, 6)]
+    param = torch.nn.Parameter(made[stage].clone())
+    whole = [torch.nn.Parameter(value.clone()) for value in made]
+    clip = {"lr": 0.1, "clip": st.ClipByNorm(0.3)}
+    zero = st.Zero(2, process_group=replicas)
+    optimizer = st.SGD([("own", param)], **clip, layouts=[(".*", others)], zero=zero)
+    alone = st.SGD(whole, **clip)
+    for _ in range(2):
+        word = torch.zeros(1)
+        if stage == 0:
+            dist.recv(word, beside)
+        param.square().sum().backward()
+        if stage == 1:
+            dist.send(word, beside)
+        optimizer.step()
+        sum(other.square().sum() for other in whole).backward()
+        alone.step()
+        alone.zero_grad()
+        optimizer.zero_grad()
+        same_bits(param, whole[stage], "the parameter")
+
+
 if __name__ == "__main__":
     main()
