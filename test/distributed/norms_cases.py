@@ -264,7 +264,9 @@ def dtensors_of_stages():
     shared, others = [Replicate(), Replicate()], ["distinct", Replicate()]
 
     def cut(name, tensor):
-        return tensor.clone() if name == "plain" else distribute_tensor(tensor, grid["tp"], [Shard(0)])
+        return (
+            tensor.clone() if name == "plain" else distribute_tensor(tensor, grid["tp"], [Shard(0)])
+        )
 
     layouts = [("tied|plain", st.Layout(grid, shared)), (".*", st.Layout(grid, others))]
     params = {k: torch.nn.Parameter(cut(k, made[of])) for k, of in own.items()}

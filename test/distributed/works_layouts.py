@@ -70,7 +70,9 @@ class PpWithTpOfDtensors(PpWithTp):
     def arguments(self):
         whole = [Replicate()] * (self.mesh.ndim - 1)
         tied = st.Layout(self.mesh, [Replicate(), *whole])
-        return {"layouts": [("embedding", tied), (".*", st.Layout(self.mesh, ["distinct", *whole]))]}
+        return {
+            "layouts": [("embedding", tied), (".*", st.Layout(self.mesh, ["distinct", *whole]))]
+        }
 
 
 class PpWithZero1(Grid):

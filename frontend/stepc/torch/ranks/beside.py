@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ..tensors.members import ObstacleError, parameter_name
+from ..tensors.members import ObstacleError
 from .describe import axis_names
 from .exchanges import ranks_along
 from .layouts import DISTINCT, Layout

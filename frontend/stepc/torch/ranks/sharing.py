@@ -21,6 +21,7 @@ from .dtensor import is_dtensor
 from .exchanges import Ranks, gathered, ranks_along
 from .layouts import DISTINCT, SHARED, Layout, match
 
+
 def placement_on(mesh, placements, ranks: Ranks):
     """Along an axis; None where the mesh does not have it."""
     for dim, placement in enumerate(placements):
