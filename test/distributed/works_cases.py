@@ -138,6 +138,12 @@ def ep_with_zero2():
 
 @case
 @row
+def colossal_tp():
+    return libraries.ColossalTp
+
+
+@case
+@row
 def colossal_zero():
     return libraries.ColossalZero
 

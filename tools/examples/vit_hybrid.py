@@ -221,7 +221,6 @@ def train(chosen, run) -> dict:
 
 
 def on_rank(rank: int, chosen, folder: str) -> None:
-    torch.set_num_threads(1)
     store = dist.FileStore(f"{folder}/store", chosen.ranks)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=chosen.ranks)
     found = train(chosen, Hybrid(chosen))
@@ -232,6 +231,7 @@ def on_rank(rank: int, chosen, folder: str) -> None:
 
 def train_on(ranks: int, chosen) -> dict:
     chosen = argparse.Namespace(**{**vars(chosen), "ranks": ranks})
+    torch.set_num_threads(1)  # the layers are small
     if ranks == 1:
         return train(chosen, OneProcess(chosen))
     with tempfile.TemporaryDirectory() as folder:
