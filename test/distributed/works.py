@@ -143,10 +143,10 @@ def table() -> str:
 
 # Of ColossalAI's page of distributed optimizers: its classes and ours, and plugins.
 COLOSSAL = {
-    "`DistributedLamb`": ("`colossal.Lamb`", "Lamb"),
-    "`DistGaloreAwamW`": ("`colossal.DistGaloreAwamW`", "GaLore"),
-    "`DistributedAdaFactor`": ("`hf.Adafactor`", "Adafactor"),
-    "`DistributedCAME`": ("`colossal.CAME`", "CAME"),
+    "`DistributedLamb`": ("the same, `colossal.Lamb`", "Lamb"),
+    "`DistGaloreAwamW`": ("the same", "GaLore"),
+    "`DistributedAdaFactor`": ("the same, `hf.Adafactor`", "Adafactor"),
+    "`DistributedCAME`": ("the same, `colossal.CAME`", "CAME"),
 }
 PLUGINS = {
     "HybridParallel": "TP, PP, DDP, ZeRO",
