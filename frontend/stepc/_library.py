@@ -13,7 +13,17 @@ from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_size_t, c_ui
 from pathlib import Path
 
 from . import _log, _platform, errors
-from ._structures import Binding, CudaConfig, DLTensor, LastStep, Option, PlanConfig, PlanInfo
+from ._structures import (
+    Binding,
+    CudaConfig,
+    DLTensor,
+    LastStep,
+    Option,
+    PlanConfig,
+    PlanInfo,
+    StoreConfig,
+    StoreInfo,
+)
 from ._words import in_python
 
 VERSION_MAJOR = 0  # of stepc.h
@@ -116,6 +126,13 @@ _SIGNATURES = {
     "stepcPlanGetReport": [c_void_p, c_int64, c_char_p, POINTER(c_double)],
     "stepcPlanGetLastStep": [c_void_p, POINTER(LastStep)],
     "stepcPlanGetInfo": [c_void_p, POINTER(PlanInfo)],
+    "stepcPlanSetStore": [c_void_p, c_void_p],
+    "stepcStoreCreate": [POINTER(StoreConfig), POINTER(c_void_p)],
+    "stepcStoreTake": [c_void_p, c_int64, POINTER(c_void_p)],
+    "stepcStoreGive": [c_void_p, c_void_p],
+    "stepcStoreRead": [c_void_p, c_void_p, c_int64, c_void_p],
+    "stepcStoreWrite": [c_void_p, c_void_p, c_int64, c_void_p],
+    "stepcStoreGetInfo": [c_void_p, POINTER(StoreInfo)],
     "stepcSimulatedWorldCreate": [POINTER(c_int64), c_int64, POINTER(c_void_p)],
     "stepcSimulatedWorldSetDeadline": [c_void_p, c_int64],
     "stepcSimulatedWorldGetCommunicator": [c_void_p, c_int64, c_void_p],
@@ -126,7 +143,15 @@ _SIGNATURES = {
     "stepcSharedGroupGetCommunicator": [c_void_p, c_void_p],
 }
 
-_DESTROYED = ("Package", "Plan", "Interface", "Description", "SimulatedWorld", "SharedGroup")
+_DESTROYED = (
+    "Package",
+    "Plan",
+    "Interface",
+    "Description",
+    "SimulatedWorld",
+    "SharedGroup",
+    "Store",
+)
 
 
 @functools.lru_cache(maxsize=4)
@@ -212,6 +237,7 @@ _EXCEPTIONS = {
     "STEPC_STALE_STATISTICS": errors.StaleStatisticsError,
     "STEPC_DEVICE_ERROR": errors.DeviceError,
     "STEPC_ABANDONED": errors.AbandonedError,
+    "STEPC_STORE_ERROR": errors.StoreError,
 }
 
 

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from . import _callbacks, _trace, errors
 from ._library import check, load_library
 from ._mesh import Entry, Layout, Mesh
+from ._store import Store
 from ._structures import (
     DATA_TYPES,
     Q8,
@@ -226,6 +227,10 @@ class Plan:
     def upload(self) -> None:
         """Enqueues what has changed since the last step, for graphs of steps."""
         check(self._lib, self._lib.stepcPlanUpload(self._handle))
+
+    def set_store(self, store: Store) -> None:
+        """Says in which store states may lie, before anything is bound."""
+        check(self._lib, self._lib.stepcPlanSetStore(self._handle, store.handle))
 
     def set_buckets(
         self, gradient_bytes: int = 0, parameter_bytes: int = 0, under_way: int = 0

@@ -122,6 +122,31 @@ class CudaConfig(Structure):
     ]
 
 
+class StoreConfig(Structure):
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("directory", c_char_p),
+        ("windowBytes", c_int64),
+        ("numWindows", c_int32),
+        ("numThreads", c_int32),
+        ("buffered", c_int32),
+        ("reserved0", c_int32),
+    ]
+
+
+class StoreInfo(Structure):
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("fileBytes", c_int64),
+        ("takenBytes", c_int64),
+        ("bytesRead", c_int64),
+        ("bytesWritten", c_int64),
+        ("windowBytes", c_int64),
+        ("numWindows", c_int32),
+        ("direct", c_int32),
+    ]
+
+
 class LastStep(Structure):
     _fields_ = [
         ("structSize", c_size_t),

@@ -32,6 +32,12 @@ NAMES = {
     "stepcPlanSetScalar": "set_scalar()",
     "stepcPlanSetStream": "choosing a stream",
     "stepcPlanShareSums": "sharing the memory of sums",
+    "stepcPlanSetStore": "choosing where states lie",
+    "stepcStoreCreate": "making a file for states",
+    "stepcStoreGive": "giving back a part of the file of states",
+    "stepcStoreRead": "reading a state of the file",
+    "stepcStoreTake": "taking a part of the file of states",
+    "stepcStoreWrite": "writing a state to the file",
     "stepcPlanTakeGrads": "taking over gradients",
     "stepcPlanUpload": "upload()",
     "stepcStep": "step()",
@@ -54,6 +60,8 @@ STRUCTURES = {
     "StepcPlanConfig": "configuration of the plan",
     "StepcPlanInfo": "report of the plan",
     "StepcSimulatedCounters": "counters of simulated ranks",
+    "StepcStoreConfig": "configuration of the file of states",
+    "StepcStoreInfo": "report of the file of states",
     "StepcTensorQuery": "question about a tensor",
 }
 _KNOWN = {**NAMES, **STRUCTURES}

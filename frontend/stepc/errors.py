@@ -131,8 +131,16 @@ class DeviceError(StatusError):
     """A call of a device's driver failed, or there is no driver."""
 
 
+class StoreError(StatusError):
+    """The file that keeps states on disk has no room, or cannot be read or written."""
+
+
 class BusyError(StatusError):
     """Another thread is inside the same optimizer."""
+
+
+class LossScaleError(StepcError):
+    """Gradients overflow where the loss scale is at its least; the step was skipped."""
 
 
 class StaticGradientsError(StepcError):

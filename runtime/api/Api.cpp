@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "api/StoreHandle.h"
 #include "core/EntryBinder.h"
 #include "core/Plan.h"
 #include "core/Status.h"
@@ -149,6 +150,7 @@ const char *stepcStatusString(StepcStatus status) {
     STEPC_CASE(STEPC_STALE_STATISTICS)
     STEPC_CASE(STEPC_DEVICE_ERROR)
     STEPC_CASE(STEPC_ABANDONED)
+    STEPC_CASE(STEPC_STORE_ERROR)
   }
 #undef STEPC_CASE
   return "STEPC_UNKNOWN_STATUS";
@@ -227,6 +229,12 @@ StepcStatus stepcPlanSetMesh(StepcPlan *plan, const StepcAxis *axes,
 StepcStatus stepcPlanBind(StepcPlan *plan, const StepcBinding *bindings,
                           int64_t n, int64_t *outIds) {
   return withPlan(plan, [&] { plan->plan.bind(bindings, n, outIds); });
+}
+
+StepcStatus stepcPlanSetStore(StepcPlan *plan, StepcStore *store) {
+  if (!store)
+    return reportNull("store");
+  return withPlan(plan, [&] { plan->plan.setStore(store->store); });
 }
 
 StepcStatus stepcPlanSetBuckets(StepcPlan *plan, int64_t gradientBytes,

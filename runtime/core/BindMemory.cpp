@@ -88,6 +88,7 @@ void Binder::allocateWorkspace() {
   for (const NewTensor &tensor : created) {
     if (tensor.bound.elsewhere)
       continue;
+    need.piece = std::max(need.piece, tensor.pieceBytes);
     const RowSize &rows = tensor.bound.size;
     if (model.classes[tensor.bound.rowClass].isLarge(rows)) {
       need.shared = std::max(need.shared, rows.workspace);

@@ -150,6 +150,7 @@ void Binder::describe(int64_t i) {
   requireUsable(tensor);
   setRowSize(tensor);
   setCodedSize(tensor);
+  setPlaces(tensor);
 }
 
 /// Refuses addresses that steps cannot use.

@@ -38,6 +38,11 @@ private:
     std::vector<int64_t> boundExtents;
     /// Of states that are kept as codes, in the order of the variant's.
     std::vector<StateCodes> codes;
+    /// Of states that lie in the store; where a piece begins, and the bytes
+    /// of the largest.
+    std::vector<PlacedState> places;
+    int64_t pieceCut = 0;
+    int64_t pieceBytes = 0;
     /// Of slots and live buffers.
     uintptr_t ownMemory = 0;
     bool ownsStates = false;
@@ -67,6 +72,13 @@ private:
   static size_t getCodedBytes(const StateCodes &codes, bool own);
   void allocateCodes();
   void addCodes(NewTensor &tensor) noexcept;
+
+  // BindPlaces.cpp
+  void setPlaces(NewTensor &tensor) const;
+  void requirePlaceable(const NewTensor &tensor, size_t operand) const;
+  void addPlaced(PlacedState placed, NewTensor &tensor) const;
+  void setPieces(NewTensor &tensor) const;
+  void addPlaces(NewTensor &tensor) noexcept;
 
   void requireNoSelfOverlap(const NewTensor &tensor);
   void requireUsable(const NewTensor &tensor) const;

@@ -12,6 +12,7 @@
 #ifndef STEPC_CORE_CUTS_H
 #define STEPC_CORE_CUTS_H
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <utility>

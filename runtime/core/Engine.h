@@ -37,6 +37,8 @@ struct WorkspaceNeed {
   int64_t total = 0;
   /// The largest of a row that all workers share.
   int64_t shared = 0;
+  /// The largest piece of a tensor with states in a store; 0: there is none.
+  int64_t piece = 0;
 };
 
 /// Who is told of what the caller's own thread runs.

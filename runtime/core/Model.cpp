@@ -107,6 +107,8 @@ static ClassSegment makeSegment(const Manifest &manifest,
   made.endEntry = int64_t(entry);
   if (hasFinish)
     addFinishes(manifest, variant, hasProducts, made);
+  made.uses = made.reads | made.writes;
+  made.changes = made.writes;
   // The ranks' part of the segment.
   while (entry < schedule.size() && schedule[entry].segment == segment)
     ++entry;

@@ -34,6 +34,7 @@
 #include "core/Exchange.h"
 #include "core/Groups.h"
 #include "core/Package.h"
+#include "core/PlacedStates.h"
 #include "core/Rounds.h"
 #include "core/RowClass.h"
 #include "core/StateCodes.h"
@@ -45,6 +46,10 @@
 #include <vector>
 
 namespace stepc {
+
+namespace store {
+class Store;
+} // namespace store
 
 /// The greatest count of a tensor that a step takes, one below the greatest
 /// integer.
@@ -63,6 +68,9 @@ struct ClassSegment {
   /// a bit for each of the first 64.
   uint64_t reads = 0;
   uint64_t writes = 0;
+  /// All that it has to do with, and what it may change.
+  uint64_t uses = 0;
+  uint64_t changes = 0;
 };
 
 /// What a variant has of a statistic.
@@ -146,6 +154,9 @@ struct Model {
 
   /// Of all states that are kept as codes.
   std::vector<StateCodes> codes;
+  /// And of all that lie in the store.
+  std::vector<PlacedState> places;
+  std::shared_ptr<store::Store> store;
   /// Two for each variant: contiguous rows, strided rows.
   std::vector<RowClass> classes;
   /// For each variant one for each segment.

@@ -9,6 +9,7 @@
 
 #include "core/Reserve.h"
 #include "core/Status.h"
+#include "store/Store.h"
 
 #include <utility>
 
@@ -179,6 +180,14 @@ void Plan::setMesh(const StepcAxis *axes, int64_t numAxes,
     fail(STEPC_WRONG_STATE, "stepcPlanSetMesh after %zu tensors were bound",
          model.tensors.size());
   engine->setMesh(Mesh(axes, numAxes, communicator));
+}
+
+void Plan::setStore(std::shared_ptr<store::Store> store) {
+  requireNoStep("stepcPlanSetStore");
+  if (!model.tensors.empty())
+    fail(STEPC_WRONG_STATE, "stepcPlanSetStore after %zu tensors were bound",
+         model.tensors.size());
+  model.store = std::move(store);
 }
 
 double Plan::getScalar(int64_t group, const char *name) const {

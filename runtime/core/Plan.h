@@ -36,6 +36,7 @@ public:
   void setMesh(const StepcAxis *axes, int64_t numAxes,
                const StepcCommunicator *communicator);
   void bind(const StepcBinding *bindings, int64_t size, int64_t *outIds);
+  void setStore(std::shared_ptr<store::Store> store);
   void setStream(void *stream) { engine->setStream(stream); }
   void upload();
   void setGrad(int64_t id, const DLTensor *grad);

@@ -11,6 +11,7 @@
 #include "core/RuleChoice.h"
 #include "core/Status.h"
 #include "core/StepCost.h"
+#include "store/Store.h"
 
 #include <algorithm>
 
@@ -142,12 +143,14 @@ void Binder::reserve() {
   };
   std::vector<Demand> demands(model.classes.size());
   size_t numCodes = model.codes.size();
+  size_t numPlaces = model.places.size();
   for (const NewTensor &tensor : created) {
     Demand &demand = demands[tensor.bound.rowClass];
     ++demand.rows;
     demand.rank = std::max(demand.rank, tensor.rowLayout.getRank());
     demand.chunks += tensor.bound.size.countChunks();
     numCodes += tensor.codes.size();
+    numPlaces += tensor.places.size();
   }
   for (size_t c = 0; c < demands.size(); ++c)
     if (demands[c].rows)
@@ -160,6 +163,7 @@ void Binder::reserve() {
   reserveAtLeast(model.names, total);
   reserveAtLeast(model.counts, total);
   reserveAtLeast(model.codes, numCodes);
+  reserveAtLeast(model.places, numPlaces);
   reserveAtLeast(model.fresh, total);
   reserveAtLeast(model.cohortOf, total);
   reserveAtLeast(model.mirrors, total);
@@ -193,6 +197,7 @@ void Binder::commit() noexcept {
     bound.row = model.classes[bound.rowClass].addRow(bound.size);
     setRow(tensor);
     addCodes(tensor);
+    addPlaces(tensor);
     addExchange(int64_t(model.tensors.size()), tensor);
     // And its mirror.
     plan.numViews += tensor.addresses.size() + tensor.codes.size() + 1;
@@ -264,6 +269,8 @@ void Binder::advise() const noexcept {
           variant.operands[k].role == Role::Position)
         continue;
       View view = model.getView(bound, k);
+      if (model.store && model.store->contains(view.address))
+        continue;
       ByteSpan span = getByteSpan(view);
       plan.engine->advise(view.address + uintptr_t(span.low),
                           size_t(span.high - span.low));

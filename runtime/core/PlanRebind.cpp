@@ -233,6 +233,10 @@ void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
       layout.compute(dims.data(), tensor.rank, dims.data() + rank,
                      int64_t(operands), int64_t(variant.param));
     int32_t toClass = 2 * tensor.variant + (layout.getRank() != 0);
+    if (toClass != tensor.rowClass &&
+        model.classes[tensor.rowClass].getPlaces(tensor.row).count)
+      fail(STEPC_NEEDS_BIND, "%s has other strides, and states on disk",
+           name.str().c_str());
     model.listsValid = false;
     model.classes[toClass].reserve(1, layout.getRank(),
                                    tensor.size.countChunks());
@@ -257,6 +261,7 @@ void Plan::moveRow(int64_t id, int32_t toClass,
     int64_t row = to.addRow(tensor.size);
     std::copy_n(from.getRow(tensor.row), from.getFixedWords(), to.getRow(row));
     to.setCodes(row, from.getCodes(tensor.row));
+    to.setPlaces(row, RowPlaces());
     from.removeRow(tensor.row, tensor.size);
     tensor.rowClass = toClass;
     tensor.row = row;

@@ -65,6 +65,16 @@ bool RowClass::isLarge(const RowSize &size) const {
          getFootprint(size) > kLargeBytes && size.countChunks() >= kLargeChunks;
 }
 
+/// A batch of several rows has no more than kBatchBytes of footprints and item
+/// weights.
+int64_t RowClass::getMostOfBatch(const RowSize &size, int64_t rowBytes) const {
+  int64_t weight = getFootprint(size) + kItemWeight;
+  bool alone = !(whole || (tiles && size.coded)) || weight > kBatchBytes;
+  return alone
+             ? rowBytes
+             : int64_t(static_cast<__int128>(rowBytes) * kBatchBytes / weight);
+}
+
 int64_t RowClass::getBatchWorkspace(int64_t largest, int64_t total) {
   return std::max(largest, std::min(total, kBatchBytes));
 }
@@ -77,6 +87,7 @@ void RowClass::reserve(int64_t moreRows, int64_t rank, int64_t moreChunks) {
   reserveAtLeast(table, total * rowWords);
   reserveAtLeast(gaps, total);
   reserveAtLeast(rowCodes, total);
+  reserveAtLeast(rowPlaces, total);
   reserveAtLeast(chunks, totalChunks);
   reserveAtLeast(elementsBefore, totalChunks + 1);
   reserveAtLeast(rows, total + 1);
@@ -128,6 +139,13 @@ void RowClass::setCodes(int64_t row, RowCodes own) noexcept {
   rowCodes.resize(size_t(numRows));
   rowCodes[size_t(row)] = own;
   whole |= tiles;
+}
+
+void RowClass::setPlaces(int64_t row, RowPlaces own) noexcept {
+  if (own.count == 0 && rowPlaces.empty())
+    return;
+  rowPlaces.resize(size_t(numRows));
+  rowPlaces[size_t(row)] = own;
 }
 
 void RowClass::setLayout(int64_t row, const RowLayout &layout) noexcept {
@@ -255,6 +273,7 @@ RowList RowClass::getList() const noexcept {
   list.numFinishes = int64_t(finishes.size());
   list.rowCodes = rowCodes.empty() ? nullptr : rowCodes.data();
   list.codes = codes ? codes->data() : nullptr;
+  list.rowPlaces = rowPlaces.empty() ? nullptr : rowPlaces.data();
   return list;
 }
 
@@ -265,5 +284,6 @@ size_t RowClass::getBytes() const {
          (chunks.capacity() + finishes.capacity()) * sizeof(StepcChunk) +
          rows.capacity() * sizeof(ListedRow) +
          batches.capacity() * sizeof(Batch) +
-         rowCodes.capacity() * sizeof(RowCodes);
+         rowCodes.capacity() * sizeof(RowCodes) +
+         rowPlaces.capacity() * sizeof(RowPlaces);
 }

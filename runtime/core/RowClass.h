@@ -64,6 +64,10 @@ public:
   /// their products are most of the work, which one worker does.
   bool isLarge(const RowSize &size) const;
 
+  /// What rows like this one take at most that are worked on in a batch, or
+  /// this one alone, if each takes `rowBytes`.
+  int64_t getMostOfBatch(const RowSize &size, int64_t rowBytes) const;
+
   /// Takes the memory for more rows of rank `rank` at most, which have
   /// `moreChunks` chunks in all. The table may move.
   void reserve(int64_t numRows, int64_t rank, int64_t moreChunks);
@@ -79,6 +83,11 @@ public:
   void setCodes(int64_t row, RowCodes own) noexcept;
   RowCodes getCodes(int64_t row) const {
     return rowCodes.empty() ? RowCodes() : rowCodes[size_t(row)];
+  }
+  /// Which states of the row lie in a store.
+  void setPlaces(int64_t row, RowPlaces own) noexcept;
+  RowPlaces getPlaces(int64_t row) const {
+    return rowPlaces.empty() ? RowPlaces() : rowPlaces[size_t(row)];
   }
   /// Whether rows are taken through the schedule one by one.
   bool isWhole() const { return whole; }
@@ -137,6 +146,7 @@ private:
   std::vector<StateCodes> *codes;
   /// Of each row; empty where none has any.
   std::vector<RowCodes> rowCodes;
+  std::vector<RowPlaces> rowPlaces;
 
   // What the next run works on; rows, elementsBefore and batches end with one
   // more element once the list is finished.

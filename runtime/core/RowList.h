@@ -9,6 +9,7 @@
 #define STEPC_CORE_ROWLIST_H
 
 #include "core/RowCodes.h"
+#include "core/RowPlaces.h"
 
 #include "stepc/kernel_abi.h"
 
@@ -51,6 +52,9 @@ struct RowList {
   /// Of each row which states are codes, and all of them; null: none is.
   const RowCodes *rowCodes;
   const StateCodes *codes;
+  /// And which lie in a store.
+  const RowPlaces *rowPlaces;
+  const PlacedState *places;
   /// Of rows that are worked on together, in the tiles space: each row once, as
   /// a chunk without tiles.
   const StepcChunk *finishes;

@@ -44,7 +44,8 @@ static const StepcRoutines &getRoutines() {
 cpu::Engine::Engine(Model &model, std::shared_ptr<const Code> ownCode)
     : stepc::Engine(model), code(std::move(ownCode)),
       workers(model.config.numThreads),
-      rounds(model.getManifest(), *code, model.groups), carried(model) {
+      rounds(model.getManifest(), *code, model.groups), carried(model),
+      placed(model) {
   auto numSegments = size_t(model.getManifest().getNumSegments());
   segments.reserve(numSegments);
   parts.reserve(numSegments * model.classes.size());
@@ -69,6 +70,7 @@ void cpu::Engine::advise(uintptr_t address, size_t bytes) const noexcept {
 /// What workers and shared rows need for one row after the other: as much as
 /// the largest. Taken anew where it has grown, or the team has.
 void cpu::Engine::reserveWorkspace(const WorkspaceNeed &need) {
+  placed.reserve(need.piece);
   newWorkspace = workspace;
   newWorkspaceBlock.reset();
   int64_t own = RowClass::getBatchWorkspace(need.largest, need.total);
@@ -93,6 +95,7 @@ void cpu::Engine::reserveWorkspace(const WorkspaceNeed &need) {
 
 void cpu::Engine::commit() noexcept {
   model.exchange.freeReplaced();
+  placed.commit();
   workspace = newWorkspace;
   if (newWorkspaceBlock)
     workspaceBlock = std::move(newWorkspaceBlock);
@@ -144,6 +147,9 @@ void cpu::Engine::listPart(int64_t segment, size_t rowClass,
   part.fixedWords = rows.getFixedWords();
   part.reads = own.reads;
   part.writes = own.writes;
+  part.uses = own.uses;
+  part.changes = own.changes;
+  part.places = model.places.data();
   if (!part.whole)
     part.numLarge = 0;
   part.before = line;
@@ -163,5 +169,5 @@ void cpu::Engine::addInfo(StepcPlanInfo &info, int64_t memory) const {
   info.parallelRegions = workers.getNumRegions();
   if (workspaceBlock)
     info.workspaceBytes = int64_t(workspaceBlock->getSize());
-  info.bytesAllocated += memory + info.workspaceBytes;
+  info.bytesAllocated += memory + info.workspaceBytes + placed.getBytes();
 }

@@ -17,6 +17,7 @@
 #include "core/Engine.h"
 #include "cpu/Carried.h"
 #include "cpu/Code.h"
+#include "cpu/PlacedRun.h"
 #include "cpu/RoundRun.h"
 #include "cpu/StateArena.h"
 #include "cpu/Workers.h"
@@ -63,6 +64,8 @@ private:
   // EngineStep.cpp
   void fillScalars(int64_t segment, bool activeOnly);
   void runListed();
+  bool runSegments(const StepWork &work);
+  [[noreturn]] void failMidway();
   bool runRound(int64_t round) override;
   void addContributions(int64_t round);
   bool exchangeRound(int64_t round);
@@ -71,6 +74,7 @@ private:
   Workers workers;
   RoundRun rounds;
   CarriedCheck carried;
+  PlacedRun placed;
   StepTrace trace;
 
   std::vector<WorkPart> parts;

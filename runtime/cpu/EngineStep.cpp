@@ -64,8 +64,36 @@ void cpu::Engine::runListed() {
   StepWork work = {parts.data(), segments.data(), int64_t(segments.size()),
                    workWeight,   workspace,       wide,
                    trace};
-  if (workers.run(work, *this))
-    return;
+  if (!(placed.any() ? runSegments(work) : workers.run(work, *this)))
+    failMidway();
+}
+
+/// One by one, as those do that bring what they need into memory.
+bool cpu::Engine::runSegments(const StepWork &work) {
+  FloatMode mode;
+  placed.begin();
+  try {
+    for (int64_t s = 0; s < work.numSegments; ++s) {
+      if (!placed.run(work, work.segments[s], workers, *this))
+        return false;
+      if (s + 1 < work.numSegments && !runRound(s))
+        break;
+    }
+  } catch (const Error &error) {
+    if (!placed.hasChanged())
+      throw;
+    broken = true;
+    fail(error.getStatus(),
+         "%s; some tensors were stepped before, the plan cannot be used any "
+         "more",
+         error.what());
+  } catch (...) {
+    return false;
+  }
+  return true;
+}
+
+void cpu::Engine::failMidway() {
   broken = true;
   if (failedRound >= 0)
     fail(STEPC_COMMUNICATION_ERROR, "round %lld of '%s': %s",

@@ -62,6 +62,9 @@ struct WorkPart : RowList {
   int64_t fixedWords;
   uint64_t reads;
   uint64_t writes;
+  /// All that the segment has to do with, and what it may change.
+  uint64_t uses;
+  uint64_t changes;
 
   /// The chunks, or the batches.
   int64_t getNumItems() const { return whole ? numBatches : numChunks; }

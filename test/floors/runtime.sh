@@ -40,7 +40,7 @@ while read -r file; do
       frontend/* | tools/* | *dialect/* | *passes/*)
       fail "${file#"$source_dir"/} includes $name"
       ;;
-    api/* | comm/* | core/* | cpu/* | shm/* | stepc/* | dlpack/* | numerics/*) ;;
+    api/* | comm/* | core/* | cpu/* | shm/* | store/* | stepc/* | dlpack/* | numerics/*) ;;
     */*)
       case $name in
       sys/* | linux/futex.h) ;;
@@ -68,6 +68,11 @@ may_not() { # FOLDER LEAST PATTERN
 may_not core 60 'api|comm|cpu|cuda|mpi|nccl|shm'
 may_not cpu 15 'api|comm|cuda|mpi|nccl|shm'
 may_not cuda 12 'api|comm|cpu|mpi|nccl|shm'
+may_not store 5 'api|comm|cpu|cuda|mpi|nccl|shm'
+# A store knows of no plan: of the core it has errors and faults.
+others=$(cat "$source_dir"/runtime/store/*.h "$source_dir"/runtime/store/*.cpp |
+  grep -E '^#include "core/' | grep -vE '"core/(Status|Fault)\.h"')
+[ -z "$others" ] || fail "runtime/store includes $others"
 # And nothing of theirs is named in it.
 named=$(grep -nE '\b(cuda|cpu|nccl)::|#if.*CUDA' "$source_dir"/runtime/core/*.h \
   "$source_dir"/runtime/core/*.cpp)
@@ -114,6 +119,7 @@ declared=$(grep -hoE '\bstepc[A-Z][A-Za-z]*\(' \
   "$source_dir/runtime/include/stepc/stepc.h" \
   "$source_dir/runtime/include/stepc/cuda.h" \
   "$source_dir/runtime/include/stepc/codes.h" \
+  "$source_dir/runtime/include/stepc/store.h" \
   "$source_dir/runtime/include/stepc/describe.h" \
   "$source_dir/runtime/include/stepc/simulated.h" \
   "$source_dir/runtime/include/stepc/shared_memory.h" \

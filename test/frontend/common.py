@@ -145,6 +145,7 @@ KEYWORDS = [
     ("state_dtype", None),
     ("rounding", None),
     ("seed", 0),
+    ("place", None),
 ]
 
 OURS = {"adamw": stepc.torch.AdamW, "sgd": stepc.torch.SGD, "lion": stepc.torch.Lion}

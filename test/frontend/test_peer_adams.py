@@ -232,9 +232,16 @@ def test_checkpoints_of_the_originals(kind, counts, group_step):
             "fp32_optimizer_states is False, expected True",
         ),
         (
-            lambda p: colossal.HybridAdam(p, nvme_offload_fraction=0.5),
+            lambda p: colossal.HybridAdam(p, nvme_offload_fraction=1.5),
             ValueError,
-            "nvme_offload_fraction is 0.5, expected 0",
+            "nvme_offload_fraction is 1.5, expected a number from 0 to 1",
+        ),
+        (
+            lambda p: colossal.CPUAdam(
+                p, nvme_offload_fraction=0.5, place=stepc.torch.Place("host")
+            ),
+            ValueError,
+            "nvme_offload_fraction and place both say where states lie",
         ),
     ],
 )

@@ -423,4 +423,5 @@ def test_every_class_and_definition_has_an_entry():
     modules = {n for n in stepc.torch.__all__ if inspect.ismodule(getattr(stepc.torch, n))}
     assert modules == {
         "apex", "bitsandbytes", "came", "colossal", "deepspeed", "hf", "lomo", "moonlight", "muon",
+        "schedules",
     }  # fmt: skip

@@ -15,6 +15,7 @@
 #include "stepc/shared_memory.h"
 #include "stepc/simulated.h"
 #include "stepc/stepc.h"
+#include "stepc/store.h"
 
 /* Called from ApiTest.cpp: a C program links with the library, too. */
 uint32_t stepcTestVersionFromC(void);

@@ -15,6 +15,7 @@
 #include "stepc/shared_memory.h"
 #include "stepc/simulated.h"
 #include "stepc/stepc.h"
+#include "stepc/store.h"
 
 #include <cstddef>
 
@@ -31,4 +32,6 @@ static_assert(sizeof(StepcPlanInfo) == 136, "layout of the C ABI");
 static_assert(sizeof(StepcCudaConfig) == 32, "layout of the C ABI");
 static_assert(sizeof(StepcNcclUniqueId) == 128, "layout of NCCL's");
 static_assert(sizeof(StepcLastStep) == 24, "layout of the C ABI");
+static_assert(sizeof(StepcStoreConfig) == 40, "layout of the C ABI");
+static_assert(sizeof(StepcStoreInfo) == 56, "layout of the C ABI");
 static_assert(STEPC_KERNEL_ABI_VERSION == 11, "raise with any change");

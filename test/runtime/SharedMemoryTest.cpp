@@ -247,6 +247,8 @@ TEST(SharedMemory, ARankThatIsKilledAtAnyTimeIsNamed) {
   for (int point = 0; point < 20; ++point) {
     auto micros = useconds_t(random() % 30000);
     auto said = runRanks(4, [&](SharedRank &self) {
+      std::vector<int64_t> all; // who is killed before others are there is none
+      self.gather(self.rank, all);
       if (self.rank == 2 && fork() == 0) {
         usleep(micros);
         kill(getppid(), SIGKILL);

@@ -1,6 +1,7 @@
 # Writes the references that are generated: docs/language.md from the dialect's
 # .td files, docs/passes.md from passes/Passes.td, the tables of docs/scaling.md
-# from stepc-plan, and the table of layouts of docs/distributed.md from its tests.
+# from stepc-plan, the table of layouts of docs/distributed.md from its tests, and the
+# tables of keys of docs/deepspeed.md from the frontend's.
 #
 #   generate.py             writes them
 #   generate.py --check     says which are stale; exit status 1 if any is
@@ -17,6 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ds_config_table
 import layouts_table
 import scaling
 
@@ -182,6 +184,7 @@ DOCUMENTS = {
     "docs/scaling.md": scaling.page,
     "docs/distributed.md": layouts_table.page,
     "docs/coming-from.md": layouts_table.colossal_page,
+    "docs/deepspeed.md": ds_config_table.page,
 }
 
 

@@ -26,13 +26,13 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from sklearn.datasets import load_digits
 from stepc.torch.colossal import DynamicGradScaler, HybridAdam
+from stepc.torch.schedules import CosineAnnealingWarmupLR
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.functional import cross_entropy
-from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 from tqdm import tqdm
 from transformers import ViTConfig, ViTForImageClassification
 
@@ -85,13 +85,6 @@ def digits(dtype: torch.dtype):
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
     images, labels = images[order], torch.tensor(found.target)[order]
     return (images[TEST:], labels[TEST:]), (images[:TEST], labels[:TEST])
-
-
-def cosine_with_warmup(optimizer, total_steps: int, warmup_steps: int, eta_min: float):
-    """As ColossalAI's CosineAnnealingWarmupLR."""
-    first = LinearLR(optimizer, 1 / warmup_steps, total_iters=max(1, warmup_steps - 1))
-    then = CosineAnnealingLR(optimizer, total_steps - warmup_steps, eta_min)
-    return SequentialLR(optimizer, [first, then], [warmup_steps])
 
 
 def make_optimizer(stage: Stage, chosen, **ranks) -> HybridAdam:
@@ -196,7 +189,9 @@ def train(chosen, run) -> dict:
     (images, labels), test = digits(PRECISIONS[chosen.precision])
     steps = chosen.steps or len(labels) // BATCH
     total = chosen.epochs * steps
-    schedule = cosine_with_warmup(run.optimizer, total, max(1, total // 10), 0.02 * chosen.lr)
+    schedule = CosineAnnealingWarmupLR(
+        run.optimizer, total, warmup_steps=max(1, total // 10), eta_min=0.02 * chosen.lr
+    )
     found = {"losses": [], "rates": [], "scales": [], "norms": [], "accuracy": []}
     name = f"{chosen.ranks} ranks" if chosen.ranks > 1 else "one process"
     bar = tqdm(total=total, desc=name, disable=not run.speaks, mininterval=1)

@@ -5,9 +5,22 @@ one, and ``stepc.torch.LIBRARY.X`` is the X of that library; ``Optimizer`` takes
 definition. ``ClipByNorm``, ``ClipByValue``, ``DynamicLossScale``, ``EMA`` and ``SWA`` go with
 all of them."""
 
-from . import _release, apex, bitsandbytes, came, colossal, deepspeed, hf, lomo, moonlight, muon
+from . import (
+    _release,
+    apex,
+    bitsandbytes,
+    came,
+    colossal,
+    deepspeed,
+    hf,
+    lomo,
+    moonlight,
+    muon,
+    schedules,
+)
 from .about import info
 from .binding.features import EMA, SWA, ClipByNorm, ClipByValue, DynamicLossScale
+from .binding.placement import Place
 from .optimizers.apollo import APOLLOAdamW
 from .optimizers.dion import Dion
 from .optimizers.galore import GaLoreAdafactor, GaLoreAdamW
@@ -68,6 +81,7 @@ __all__ = [
     "NAdam",
     "NorMuon",
     "Optimizer",
+    "Place",
     "RAdam",
     "RMSprop",
     "Rprop",
@@ -88,6 +102,7 @@ __all__ = [
     "moonlight",
     "muon",
     "profile_kernels",
+    "schedules",
 ]
 
 if _release.has_muon():

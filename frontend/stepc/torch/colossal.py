@@ -10,12 +10,14 @@ place of others; here every class steps over ranks, and those names are for its 
 from __future__ import annotations
 
 import math
+import tempfile
 
 import torch
 
 from . import apex, came
 from .binding.features import DynamicLossScale
 from .binding.hypers import BETAS, named
+from .binding.placement import Place
 from .bitsandbytes.bits import OF_BITS, settings_of, tell_of_pages, with_bits
 from .optimizers import hf_adafactor
 from .optimizers.checks import check_betas
@@ -60,12 +62,13 @@ class CPUAdam(PeerAdam, torch.optim.Optimizer):
         eps: added to the root of the latter.
         weight_decay: in the update or in the gradient, where it is positive.
         adamw_mode: decay the parameter itself, else in the gradient.
-        nvme_offload_fraction: must be 0, states stay in memory.
-        nvme_offload_dir: not used.
+        nvme_offload_fraction: of the parameters' elements, from the first parameter on, how
+            much has its states on disk (docs/placement.md).
+        nvme_offload_dir: the folder for it; None: that of temporary files.
         features: ``static_grads``, ``clip`` and ``loss_scale``, as for
             :class:`stepc.torch.Optimizer`; ``loss_scale`` in place of ``div_scale``.
 
-    Raises ValueError for another ``nvme_offload_fraction``.
+    Raises ValueError for an ``nvme_offload_fraction`` that is none, or with ``place``.
     """
 
     _attributes = ("nvme_offload_fraction", "nvme_offload_dir")
@@ -87,15 +90,23 @@ class CPUAdam(PeerAdam, torch.optim.Optimizer):
         nvme_offload_dir: str | None = None,
         **features,
     ) -> None:
-        if nvme_offload_fraction != 0:
-            raise ValueError(
-                f"nvme_offload_fraction is {nvme_offload_fraction}, expected 0: "
-                "states stay in memory"
-            )
+        features = _on_disk(nvme_offload_fraction, nvme_offload_dir, features)
         self.adamw_mode = adamw_mode  # which _read_options asks for
         self.nvme_offload_fraction = nvme_offload_fraction
         self.nvme_offload_dir = nvme_offload_dir
         self._begin(CPUAdam, locals())
+
+
+def _on_disk(fraction: float, folder: str | None, features: dict) -> dict:
+    """The features with the place of states that ColossalAI's arguments say; ValueError."""
+    if isinstance(fraction, bool) or not 0.0 <= fraction <= 1.0:
+        raise ValueError(f"nvme_offload_fraction is {fraction!r}, expected a number from 0 to 1")
+    if fraction == 0.0:
+        return features
+    if features.get("place") is not None:
+        raise ValueError("nvme_offload_fraction and place both say where states lie")
+    path = tempfile.gettempdir() if folder is None else folder
+    return {**features, "place": Place("disk", path=path, fraction=float(fraction))}
 
 
 class HybridAdam(CPUAdam):
@@ -320,6 +331,14 @@ class DistGaloreAwamW(GaLoreStep, torch.optim.Optimizer):
             tell_of_pages(type(self).__name__)
 
 
+_INITIAL_SCALES = {
+    "LowLevelZeroPlugin": 2.0**32,
+    "GeminiPlugin": 2.0**16,
+    "HybridParallelPlugin": 2.0**16,
+    "MoeHybridParallelPlugin": 2.0**16,
+}
+
+
 class DynamicGradScaler(DynamicLossScale):
     """The loss scale of ``colossalai.amp.naive_amp.grad_scaler.DynamicGradScaler``, for
     the argument ``loss_scale`` of an optimizer.
@@ -371,6 +390,29 @@ class DynamicGradScaler(DynamicLossScale):
                 f"initial_scale is {initial_scale}, expected one from min_scale {min_scale} "
                 f"to max_scale {max_scale}"
             )
+
+    @classmethod
+    def of_plugin(
+        cls,
+        plugin: str,
+        *,
+        initial_scale: float | None = None,
+        min_scale: float | None = 1,
+        growth_factor: float = 2,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 1000,
+        hysteresis: int = 2,
+        max_scale: float | None = 2**32,
+    ) -> DynamicGradScaler:
+        """With the arguments and the defaults of a booster plugin, as "LowLevelZeroPlugin",
+        "GeminiPlugin", "HybridParallelPlugin" or "MoeHybridParallelPlugin". They bound the scale
+        from 1 to 2**32; the first begins at 2**32, the others at 2**16. ValueError for another
+        plugin and for numbers out of range."""
+        if plugin not in _INITIAL_SCALES:
+            raise ValueError(f"plugin is {plugin!r}, expected {', '.join(_INITIAL_SCALES)}")
+        first = _INITIAL_SCALES[plugin] if initial_scale is None else initial_scale
+        own = (first, growth_factor, backoff_factor, growth_interval, min_scale, max_scale)
+        return cls(*own, hysteresis)
 
     @property
     def _least(self) -> float:

@@ -24,7 +24,8 @@
 //   an error of the caller.
 // - Nothing throws, aborts, prints, or changes the state of the process.
 //
-// A step (stepcStep, or stepcStepBegin .. stepcStepEnd) allocates nothing.
+// A step (stepcStep, or stepcStepBegin .. stepcStepEnd) allocates nothing, but
+// for lists of states that lie in a store (stepc/store.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -72,8 +73,10 @@ typedef enum StepcStatus {
                                      the package has --exclusive-writes */
   STEPC_DEVICE_ERROR = 20,        /* a call of a device's driver failed, or
                                      there is no driver */
-  STEPC_ABANDONED = 21            /* another rank has given up its part of a
+  STEPC_ABANDONED = 21,           /* another rank has given up its part of a
                                      step, see stepcStepAbandon */
+  STEPC_STORE_ERROR = 22          /* a store's file has no room, or cannot be
+                                     read or written (stepc/store.h) */
 } StepcStatus;
 
 /* major * 1000 + minor of the loaded library. */

@@ -35,11 +35,31 @@ bool failsNow() {
   errno = ENOMEM;
   return true;
 }
+std::atomic<int64_t> fileCalls{0};
+std::atomic<int64_t> untilFileFailure{-1};
+std::atomic<int> fileError{0};
+
+/// Counts a call; whether it shall fail, as all behind the first that does.
+bool fileFailsNow() {
+  fileCalls.fetch_add(1, std::memory_order_relaxed);
+  int64_t left = untilFileFailure.load();
+  while (left > 0 && !untilFileFailure.compare_exchange_weak(left, left - 1))
+    ;
+  if (left != 0)
+    return false;
+  errno = fileError.load();
+  return true;
+}
 } // namespace
 
 int64_t stepc_test::countAllocations() { return allocations.load(); }
 int64_t stepc_test::countRegions() { return regions.load(); }
 void stepc_test::failAllocation(int64_t n) { untilFailure.store(n); }
+int64_t stepc_test::countFileCalls() { return fileCalls.load(); }
+void stepc_test::failFileCalls(int64_t n, int error) {
+  fileError.store(error);
+  untilFileFailure.store(n);
+}
 
 extern "C" {
 
@@ -80,6 +100,18 @@ void *mmap(void *address, size_t size, int protection, int flags, int file,
   using Function = void *(*)(void *, size_t, int, int, int, off_t);
   static auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "mmap"));
   return real(address, size, protection, flags, file, offset);
+}
+
+ssize_t pread(int file, void *to, size_t bytes, off_t offset) {
+  using Function = ssize_t (*)(int, void *, size_t, off_t);
+  static auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "pread"));
+  return fileFailsNow() ? -1 : real(file, to, bytes, offset);
+}
+
+ssize_t pwrite(int file, const void *from, size_t bytes, off_t offset) {
+  using Function = ssize_t (*)(int, const void *, size_t, off_t);
+  static auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "pwrite"));
+  return fileFailsNow() ? -1 : real(file, from, bytes, offset);
 }
 
 void GOMP_parallel(void (*body)(void *), void *data, unsigned threads,

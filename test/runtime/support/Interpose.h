@@ -22,6 +22,12 @@ int64_t countRegions();
 /// Lets the n-th allocation from now on fail, once; -1: none.
 void failAllocation(int64_t n);
 
+/// Lets each call of pread and pwrite from the n-th from now on fail so; -1:
+/// none.
+void failFileCalls(int64_t n, int error);
+/// Those since the process began.
+int64_t countFileCalls();
+
 } // namespace stepc_test
 
 #endif // STEPC_TEST_SUPPORT_INTERPOSE_H

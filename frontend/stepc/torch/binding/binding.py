@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 import torch
 
 from ... import _runtime, errors
+from ..._store import Piece
 from ...interface import Interface, Scalar
 from ..tensors import devices as _devices
 from ..tensors import walk as _walk
@@ -31,6 +32,7 @@ from ..tensors.members import (
     trainable_members,
 )
 from ..tensors.partitions import check_partitions
+from ..tensors.stored import StoredState
 from . import memory as _states
 from .codes import drop_scales
 from .exclusive_writes import WatchedParameters
@@ -76,6 +78,7 @@ class Binding(InParts):
         package = get_package(optimizer, definition, resolved, members, targets)
         check_partitions(optimizer, package.manifest)
         own = Interface.from_json(package.manifest, package.text)
+        stored = optimizer._stored(groups, device)
         self._preparation = Preparation(
             self._state,
             interface,
@@ -91,6 +94,7 @@ class Binding(InParts):
             sum(len(group["params"]) for group in groups),
             previous._exact_count if previous else None,
             states_of(optimizer._features),
+            stored,
         )
         rounds = any(hyper["name"] == SEED for hyper in package.manifest["hypers"])
         self._seed = (float(optimizer.seed),) if rounds else ()  # behind the definition's
@@ -106,6 +110,8 @@ class Binding(InParts):
         self.as_they_land = self.in_parts and not self.rounds
         self.plan = _runtime.Plan(package, huge_pages=_states.wants_huge_pages())
         self._place = _devices.Place(self.plan, device)
+        if stored is not None:
+            self.plan.set_store(stored.store)
         if self._mesh is not None:
             self._mesh.enter(self.plan)
         if optimizer._buckets is not None:
@@ -121,6 +127,7 @@ class Binding(InParts):
         self._steps: list[tuple[torch.Tensor, int]] = []  # counters that the user sees
         self._by_param: dict[int, int] = {}  # id() of a parameter to its id
         self._storages: dict[int, torch.UntypedStorage] = {}  # of all that is written
+        self._pieces: list[Piece] = []  # of a file, of all that is written
         self._pending: list[Member] = []
         self._held: list[tuple] = []  # static gradients
         self._noted = 0  # steps of the plan
@@ -368,7 +375,8 @@ class Binding(InParts):
         self._preparation.note(members)
         self._hold_memory(members)
         for tensor in itertools.chain.from_iterable(m.shown for m in members):
-            self._preparation.own(tensor)
+            if not isinstance(tensor, StoredState):
+                self._preparation.own(tensor)
 
     def _bind(self, members: list[Member]) -> None:
         """By one call."""
@@ -414,6 +422,10 @@ class Binding(InParts):
         """Keeps what the plan writes from being freed while it may be written, and
         has it watched: ``.data = ...`` on a state gives it other memory."""
         tensors = list(itertools.chain.from_iterable(m.shown for m in members))
+        stored = [tensor for tensor in tensors if isinstance(tensor, StoredState)]
+        self._pieces.extend(tensor.piece for tensor in stored)
+        if stored:
+            tensors = [tensor for tensor in tensors if not isinstance(tensor, StoredState)]
         tensors += [member.step for member in members if member.step is not None]
         for tensor in tensors:
             storage = tensor.untyped_storage()

@@ -46,6 +46,9 @@ class Feature:
         """Of its options, in the order of ``_options``."""
         return tuple([bool(getattr(self, name)) for name in self._options.values()])
 
+    def after_step(self, optimizer) -> None:
+        """What it says of the step that the optimizer has made or skipped."""
+
     def _set_numbers(self, **numbers: float) -> None:
         """Sets attributes; ValueError for one that is not a positive number."""
         for name, value in numbers.items():

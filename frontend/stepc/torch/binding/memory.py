@@ -14,6 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
+from ..._store import Store
+from ..tensors.stored import StoredState
+
 # Tensors of at most this many elements are carved from a common block: they
 # lie in the order of the parameters, and share one version counter. Each has a storage
 # of its own, of its bytes alone, which is what is saved and copied with it.
@@ -36,6 +39,7 @@ class Request:
     source: torch.Tensor | None = None
     shape: tuple[int, ...] | None = None
     joint: int | None = None
+    store: Store | None = None  # in which it lies, or None: in memory
     is_small: bool = False
 
     def __post_init__(self):
@@ -55,15 +59,30 @@ class Request:
         return self.shape, tuple(strides)[::-1] if self.shape else ()
 
     def make(self) -> torch.Tensor:
-        """A tensor of its own, not filled."""
+        """A tensor of its own, not filled; in a store of zeros."""
+        device = self.param.device if self.store is None else "meta"
         if self.shape is not None:
-            return torch.empty(self.shape, dtype=self.dtype, device=self.param.device)
-        return torch.empty_like(
-            self.param,
-            dtype=self.dtype,
-            requires_grad=False,
-            memory_format=torch.preserve_format,
-        )
+            made = torch.empty(self.shape, dtype=self.dtype, device=device)
+        else:
+            made = torch.empty_like(
+                self.param,
+                dtype=self.dtype,
+                device=device,
+                requires_grad=False,
+                memory_format=torch.preserve_format,
+            )
+        return made if self.store is None else StoredState.make(self.store, made)
+
+    def fill(self, tensor: torch.Tensor) -> None:
+        """Gives what was made its values."""
+        if self.source is not None:
+            write = tensor.copy_ if self.store is None else tensor.write
+            write(self.source)
+        elif self.store is not None:
+            if self.init or math.copysign(1.0, self.init) < 0:
+                tensor.fill_(self.init)
+        elif not self.is_small:
+            tensor.fill_(self.init)
 
 
 def allocate(requests: list[Request]) -> list[torch.Tensor]:
@@ -73,7 +92,9 @@ def allocate(requests: list[Request]) -> list[torch.Tensor]:
     blocks = defaultdict(list)
     joints = defaultdict(list)
     for i, request in enumerate(requests):
-        if request.joint is not None:
+        if request.store is not None:
+            tensors[i] = request.make()
+        elif request.joint is not None:
             joints[request.joint, request.name].append(i)
         elif request.is_small and math.prod(request.layout()[0]):  # of nothing no part is taken
             blocks[request.name, request.dtype].append(i)
@@ -84,10 +105,7 @@ def allocate(requests: list[Request]) -> list[torch.Tensor]:
     for members in joints.values():
         _join(requests, members, tensors)
     for request, tensor in zip(requests, tensors, strict=True):
-        if request.source is not None:
-            tensor.copy_(request.source)
-        elif not request.is_small:
-            tensor.fill_(request.init)
+        request.fill(tensor)
     return tensors
 
 

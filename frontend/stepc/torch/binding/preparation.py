@@ -19,9 +19,11 @@ from ..._log import log, parameters
 from ...interface import Interface
 from ..tensors import dlpack as _tensors
 from ..tensors.members import Member, ObstacleError, is_counter
+from ..tensors.stored import in_memory
 from . import memory as _states
 from .codes import recoded
 from .features import STATES
+from .placement import Stored
 from .precision import MASTERS
 from .rules import Slot, Variants, whole_states
 from .state_map import StateMap
@@ -42,7 +44,7 @@ class Preparation:
     ``manifest``: of the package; ``variants``: which of them members get.
     ``dropped``: the kept dim of a state, by its name, that the user does not see.
     ``exact_count``: what another plan knows of a parameter's count, or None.
-    ``of_params``: the states that begin as the parameter.
+    ``of_params``: the states that begin as the parameter. ``stored``: which lie in a file.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Preparation:
         num_params: int,
         exact_count: Known | None = None,
         of_params: frozenset[str] = frozenset(),
+        stored: Stored | None = None,
     ):
         self._state = state
         self._manifest, self._variants = manifest, variants
@@ -62,7 +65,8 @@ class Preparation:
         self._dropped = dropped
         self._num_params = num_params
         self._exact_count = exact_count
-        self._of_params = of_params
+        self._of_params, self._stored = of_params, stored
+        self._in_memory = STATES.union(dropped)  # what others than steps use, or see otherwise
         self._interface, self._known = interface, known_states(interface)
         self.owners: list[torch.Tensor] = []
         self._owned: set[int] = set()  # id() of each owner
@@ -159,15 +163,25 @@ class Preparation:
             # None: the parameter's.
             name, shape = one.name, None if one.is_full else one.part
             dtype = _tensors.DTYPE[one.storage]
-            given = state.get(name)
+            given, stored = state.get(name), self._stored
+            if stored is not None and not stored.takes(member, one, self._in_memory):
+                stored = None
             if given is not None:
                 shown, given = given, self._as_bound(given, member, name, shape)
-                if _is_usable(shown, member, dtype, shape):
+                if stored is not None:
+                    usable = stored.is_there(given) and given.dtype is dtype
+                else:
+                    usable = _is_usable(shown, member, dtype, shape)
+                if usable:
                     member.states[slot], member.shown[slot] = given, shown
                     continue
+                given = in_memory(given)
             elif name in self._of_params and shape is None:
                 given = member.own.detach()
-            request = _states.Request(member.own, name, dtype, one.init, given, shape, member.joint)
+            store = None if stored is None else stored.store
+            request = _states.Request(
+                member.own, name, dtype, one.init, given, shape, member.joint, store
+            )
             missing.append((slot, request))
         return missing
 

@@ -17,6 +17,7 @@ from ...interface import Interface, Options
 from ..binding.features import KEYWORDS, Features, hyper_names
 from ..binding.flags import check_package
 from ..binding.groups import rules_of
+from ..binding.placement import Place
 from ..binding.precision import MASTERS
 from ..ranks import arguments as _on_ranks
 from ..step.backward_checks import in_two_passes
@@ -61,7 +62,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             before all else.
         zero, layouts, reduce_dtype, process_group, timeout, check_every: over ranks; see
             :class:`~stepc.torch.ranks.arguments.OnRanks`.
-        master, state_dtype, rounding, seed: how parameters and states are kept; see the
+        master, state_dtype, rounding, seed, place: how parameters and states are kept; see the
             same.
         hypers_and_options: values by name; others have the definition's default.
 
@@ -91,6 +92,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         state_dtype=None,
         rounding: str | None = None,
         seed: int = 0,
+        place: Place | None = None,
         **hypers_and_options,
     ) -> None:
         self._definition = Definition.open(definition)
@@ -125,6 +127,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             master=master,
             state_dtype=state_dtype,
             rounding=rounding,
+            place=place,
             seed=seed,
         )
 

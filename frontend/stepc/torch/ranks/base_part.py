@@ -59,6 +59,7 @@ class Part:
     layout = entry = place = None
     seen: Seen | None = None
     is_sharded = sums_at_step = False
+    sends_states = False  # to ranks that have parts of them
     first: tuple[int, ...] | None = None
     lies: tuple[str, ...] | list[str] = ()
     gradient = "reduced"

@@ -28,6 +28,7 @@ from ..tensors.devices import device_of_parts, is_capturing
 from ..tensors.members import named_in
 from ..tensors.patterns import KEY as VIEW
 from ..tensors.patterns import has_views, views_of
+from ..tensors.stored import StoredState
 from . import alike as _alike
 from .agreement import Item
 from .before_step import BeforeStep
@@ -77,6 +78,14 @@ def _hidden(part, items: dict) -> dict:
         return part.begin_state(items)
     hidden = {n: part.state_as_seen(n, part.hide(n, value)) for n, value in items.items()}
     return {name: value for name, value in hidden.items() if value is not None}
+
+
+def _read(part, items: dict) -> dict:
+    """States of the user's, with those that lie in a file in memory."""
+    return {
+        name: part.show(name, value.read()) if isinstance(value, StoredState) else value
+        for name, value in items.items()
+    }
 
 
 @contextlib.contextmanager
@@ -483,7 +492,7 @@ class DistributedBinding(InParts, InPasses):
         states = {
             id(part.param): {
                 name: part.show(name, part.state_as_own(name, value))
-                for name, value in _hidden(part, self._state[part.param]).items()
+                for name, value in _hidden(part, _read(part, self._state[part.param])).items()
             }
             for part in self._parts
             if part.param in self._state

@@ -16,6 +16,7 @@ from ..._mesh import Layout
 from ..binding.rules import WholeState
 from ..tensors.dlpack import set_grad
 from ..tensors.members import ObstacleError
+from ..tensors.stored import StoredState
 from .base_part import Part
 from .beside import others_along, rest
 from .describe import axis_names, lies
@@ -257,7 +258,7 @@ class DTensorPart(Part):
         """A state as the user has it: a DTensor in the placements of its dims. What the
         definition does not declare, a count, stays what it is."""
         whole = self.whole.get(name)
-        if whole is None:
+        if whole is None or isinstance(state, StoredState):
             return state
         from torch.distributed.tensor import DTensor
 
@@ -275,7 +276,7 @@ class DTensorPart(Part):
         """The same as the plan has it. A whole tensor, as another world saved it, is cut;
         a DTensor that lies otherwise is refused."""
         whole = self.whole.get(name)
-        if whole is None or not isinstance(state, torch.Tensor):
+        if whole is None or not isinstance(state, torch.Tensor) or isinstance(state, StoredState):
             return state
         if not is_dtensor(state):
             from torch.distributed.tensor import distribute_tensor

@@ -70,6 +70,7 @@ class LocalOptimizer:
     def _place(self, member: Member) -> None:
         part = self._parts[id(member.param)]
         member.layout = self._layout_of(member.param)
+        member.sends_states = part.sends_states
         if id(member.param) in self._numbers:
             member.joint = id(part)
         if part.entry is not None:

@@ -75,6 +75,7 @@ class OwnedPart:
 
     entry = None
     cost = 0.0
+    sends_states = True
     _blocks: Blocks | None = None
 
     def __init__(self, inner, group: int, axes: tuple[str, ...], reason: str):

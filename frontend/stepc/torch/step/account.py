@@ -12,6 +12,7 @@ import torch
 
 from ... import schedule
 from ..._units import size
+from ..tensors.stored import StoredState
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,10 @@ def _states(optimizer) -> dict[str, int]:
     for state in optimizer.state.values():
         for name, value in state.items() if isinstance(state, dict) else ():
             if isinstance(value, torch.Tensor):
-                found[name] += _bytes([value], seen)
+                if isinstance(value, StoredState):
+                    found[f"{name}, on disk"] += value.size_in_bytes
+                else:
+                    found[name] += _bytes([value], seen)
     return dict(found)
 
 

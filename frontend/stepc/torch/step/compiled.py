@@ -18,6 +18,7 @@ from ..binding import hypers as _hypers
 from ..binding.binding import Binding
 from ..binding.flags import check_flags
 from ..binding.groups import precompile
+from ..binding.placement import Placement
 from ..binding.precision import Precision
 from ..binding.rules import OfShape
 from ..binding.state_map import StateMap
@@ -45,7 +46,7 @@ from .scalars import KeptScalars
 from .signature import signature_of
 
 
-class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients):
+class CompiledStep(OnRanks, Averages, Precision, Placement, KeptScalars, Saving, Gradients):
     """Mix-in before a class of ``torch.optim``: replaces ``step``.
 
     A class gives ``_zoo_name`` (or overrides ``_get_definition``), says in the
@@ -95,6 +96,8 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
         as often as the value is near the upper neighbour, so that the mean is the value.
         Random bits are of ``seed`` (to 2**53), the step count of the parameter, its place
         in the groups and the element: the same on any threads and ranks.
+    place: ``Place("disk", path=...)`` keeps states in a file between steps, which bring them
+        into windows of memory (docs/placement.md).
     """
 
     _zoo_name: str | None = None
@@ -136,6 +139,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
         state_dtype=None,
         rounding=None,
         seed=0,
+        place=None,
         **kwargs,
     ):
         more = {name: kwargs.pop(name) for name in _features.KEYWORDS if name in kwargs}
@@ -149,6 +153,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
         self._given = _features.Features.of(clip, loss_scale, **more)
         self._set_ranks(bool(fused_backward) or isinstance(self, InBackward), **ranks)
         self._set_precision(master, state_dtype, rounding, seed)
+        self._set_placement(place)
         self._check_places(rounding)
         self._static_grads = bool(static_grads)
         self._exclusive_writes = bool(exclusive_writes)
@@ -241,6 +246,8 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
             with torch.enable_grad():
                 loss = closure()
         self._step_all()
+        for scaling in self._scaling:
+            scaling.after_step(self)
         return loss
 
     @property
@@ -438,6 +445,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
             "_scalars": self._current_scalars(),
             **self._ranks_state(),
             **self._precision_state(),
+            "_placed": self._placed,
         }
 
     def __setstate__(self, state: dict) -> None:

@@ -15,9 +15,11 @@ from ..._describe import is_scale
 from ..binding.precision import SEED
 from ..binding.preparation import known_states
 from ..binding.rules import can_be_codes
+from ..ranks.parts import is_distributed
 from ..tensors.callers import level_of_caller
 from ..tensors.members import label_of
 from ..tensors.patterns import with_views
+from ..tensors.stored import StoredState, copied
 from .modes import outside
 from .saved_codes import decoded
 
@@ -59,6 +61,7 @@ class Saving:
                 scalars[SEED] = self.seed
             if scalars:
                 group[SCALARS] = scalars
+        self._bring_states(packed)
         self._pack_parts(packed)
         self._finish_saving(packed)
         for hook in post_hooks.values():
@@ -66,6 +69,20 @@ class Saving:
             if result is not None:
                 packed = result
         return packed
+
+    def _bring_states(self, packed: dict) -> None:
+        """Reads what lies in a file, into copies that need no memory to stay in."""
+        if self._store is None:
+            return
+        parts = self._parts() if is_distributed(self) else {}
+        numbers = chain.from_iterable(group["params"] for group in packed["param_groups"])
+        params = chain.from_iterable(group["params"] for group in self.param_groups)
+        for number, param in zip(numbers, params, strict=True):
+            own = packed["state"].get(number)
+            for name, value in own.items() if isinstance(own, dict) else ():
+                if isinstance(value, StoredState):
+                    part, read = parts.get(id(param)), value.read(self._copies_in)
+                    own[name] = read if part is None else part.show(name, read)
 
     @torch._disable_dynamo
     def full_state_dict(self) -> dict:
@@ -151,7 +168,7 @@ class Saving:
                 if id(param) in codes:
                     value = decoded(value, codes[id(param)])
                 value = {
-                    name: adopted(param, name, self._as_tensor(name, item))
+                    name: adopted(param, name, self._as_tensor(name, item), self._copies_in)
                     for name, item in value.items()
                     if name not in forgotten
                 }
@@ -198,21 +215,23 @@ class Saving:
         return torch.tensor(float(item), dtype=torch.float64, device="cpu")
 
 
-def adopted(param: torch.Tensor, name: str, value):
+def adopted(param: torch.Tensor, name: str, value, folder: str | None = None):
     """A saved value for this parameter, copied. The declared dtype of a state is
     f64 beside an f64 parameter and f32 beside others; the binding casts what
-    deviates."""
+    deviates. ``folder``: of files that large copies are, for states that are to lie on disk."""
     if isinstance(value, dict):
-        return {key: adopted(param, key, item) for key, item in value.items()}
+        return {key: adopted(param, key, item, folder) for key, item in value.items()}
     if name == "step" and not isinstance(value, torch.Tensor):
         return torch.tensor(float(value), dtype=torch.float32, device="cpu")
     if not isinstance(value, torch.Tensor):
         return value
     if name == "step":
         return value.to(dtype=torch.float32, device="cpu", copy=True)
-    if not value.is_floating_point() or not param.is_floating_point():
-        return value.to(device=param.device, copy=True)
-    wide = torch.promote_types(param.dtype, torch.float32)
+    wide = value.dtype
+    if value.is_floating_point() and param.is_floating_point():
+        wide = torch.promote_types(param.dtype, torch.float32)
+    if folder is not None and type(value) is torch.Tensor and param.device.type == "cpu":
+        return copied(value, wide, folder)
     return value.to(dtype=wide, device=param.device, copy=True)
 
 

@@ -9,6 +9,7 @@ import ctypes
 import torch
 
 from ..._structures import DLTensor
+from .stored import StoredState
 
 STORAGE = {
     torch.float32: "f32",
@@ -75,14 +76,16 @@ def _code(dtype: torch.dtype) -> int:
 def fill(out: DLTensor, tensor: torch.Tensor) -> ctypes.Array:
     """What ``view`` does, from the tensor's attributes. Returns the shape and the strides,
     which must live as long as ``out`` is used. BufferError where there is nothing to describe."""
-    kind = tensor.device.type
+    stored = type(tensor) is StoredState
+    kind = "cpu" if stored else tensor.device.type
     if tensor.layout is not torch.strided or kind not in ("cpu", "cuda"):
         raise BufferError(f"a tensor of layout {tensor.layout} on device '{kind}' has no address")
     ndim = tensor.dim()
     numbers = (ctypes.c_int64 * (2 * ndim))(*tensor.shape, *tensor.stride())
     at = ctypes.addressof(numbers)
     pointer = ctypes.POINTER(ctypes.c_int64)
-    out.data, out.byte_offset, out.ndim = tensor.data_ptr(), 0, ndim
+    address = tensor.piece.address if stored else tensor.data_ptr()
+    out.data, out.byte_offset, out.ndim = address, 0, ndim
     out.device.device_type = _CPU if kind == "cpu" else _CUDA
     out.device.device_id = tensor.device.index or 0
     out.dtype.code, out.dtype.bits, out.dtype.lanes = _code(tensor.dtype), 8 * tensor.itemsize, 1
@@ -99,8 +102,13 @@ def describe(tensors: list[torch.Tensor]) -> ctypes.Array:
         return array
     size = ctypes.sizeof(DLTensor)
     base = ctypes.addressof(array)
+    numbers = []  # of what torch knows no address of
     for i, tensor in enumerate(tensors):
-        view(tensor, base + i * size)
+        if type(tensor) is StoredState:
+            numbers.append(fill(array[i], tensor))
+        else:
+            view(tensor, base + i * size)
+    array.numbers = numbers
     return array
 
 

@@ -63,6 +63,7 @@ class Member:
     elements: tuple[int, int] = (0, 0)  # which these are, [begin, end) in row-major order
     elsewhere: bool = False  # whether another rank steps all of it, and has the states
     gets: Tensor | None = None  # which rule, variant and states
+    sends_states: bool = False  # whether other ranks are sent parts of them
     joint: int | None = None  # which members' states of a name lie one behind the other
     plan_group: int | None = None  # which of the plan, where that is not the optimizer's
 

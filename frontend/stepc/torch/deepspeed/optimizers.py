@@ -1,17 +1,15 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Optimizers of DeepSpeed, with a compiled step, and its loss scaler."""
+"""Optimizers of DeepSpeed, with a compiled step."""
 
 from __future__ import annotations
 
 import torch
 
-from .binding.features import ClipByNorm, DynamicLossScale, clips
-from .binding.hypers import BETAS, named
-from .optimizers.peer import Peer
-from .optimizers.peer_adam import LastCounts, PeerAdam
-
-__all__ = ["DeepSpeedCPUAdam", "DynamicLossScaler", "FusedAdam", "FusedLamb"]
+from ..binding.features import ClipByNorm, clips
+from ..binding.hypers import BETAS, named
+from ..optimizers.peer import Peer
+from ..optimizers.peer_adam import LastCounts, PeerAdam
 
 
 class FusedAdam(LastCounts, torch.optim.Optimizer):
@@ -163,44 +161,3 @@ class FusedLamb(Peer, torch.optim.Optimizer):
             "eps_inside_sqrt": self.eps_mode == 0,
             "clamp_ratio": True,
         }
-
-
-class DynamicLossScaler(DynamicLossScale):
-    """The loss scale of ``deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler``, for the
-    argument ``loss_scale`` of an optimizer.
-
-    After ``delayed_shift`` overflows the scale is divided by ``scale_factor``, down to
-    ``min_scale``; ``scale_window`` steps after the last overflow it is multiplied by it.
-    ``consecutive_hysteresis``: every step that was made begins the count of
-    overflows anew. An overflow at ``min_scale`` is an error for DeepSpeed; here
-    ``last_step.at_min_scale`` is 1. ``late_growth``: the first growth after an overflow
-    one step later, as in DeepSpeed since 0.17.1.
-
-    Raises ValueError for numbers that are not positive.
-    """
-
-    _fragment = "deepspeed_scaler"
-    _hypers = named("scale_factor", "scale_window", "min_scale", "delayed_shift")
-    _options = named("consecutive_hysteresis", "late_growth")
-    _scalars = {"scale": "init_scale"}
-
-    def __init__(
-        self,
-        init_scale: float = 2.0**32,
-        scale_factor: float = 2.0,
-        scale_window: int = 1000,
-        min_scale: float = 1.0,
-        delayed_shift: int = 1,
-        consecutive_hysteresis: bool = False,
-        *,
-        late_growth: bool = True,
-    ):
-        self._set_numbers(
-            init_scale=init_scale,
-            scale_factor=scale_factor,
-            scale_window=scale_window,
-            min_scale=min_scale,
-            delayed_shift=delayed_shift,
-        )
-        self.consecutive_hysteresis = bool(consecutive_hysteresis)
-        self.late_growth = bool(late_growth)

@@ -1,0 +1,73 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Memory in a file, of the runtime library: ``stepc/store.h``."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import byref, c_void_p
+
+from ._library import check, load_library
+from ._structures import StoreConfig, StoreInfo
+
+
+class Store:
+    """A file without a name in ``directory``, of which pieces are taken; 0: the library's own
+    choice. StoreError where no file can be made there."""
+
+    def __init__(
+        self,
+        directory: str,
+        window_bytes: int = 0,
+        windows: int = 0,
+        threads: int = 0,
+        buffered: bool = False,
+    ):
+        self._lib = load_library()
+        self.handle = c_void_p()
+        config = StoreConfig(
+            ctypes.sizeof(StoreConfig),
+            os.fsencode(directory),
+            window_bytes,
+            windows,
+            threads,
+            int(buffered),
+        )
+        check(self._lib, self._lib.stepcStoreCreate(byref(config), byref(self.handle)))
+
+    def __del__(self):
+        if getattr(self, "handle", None):
+            self._lib.stepcStoreDestroy(self.handle)
+            self.handle = None
+
+    def take(self, size: int) -> Piece:
+        """So many bytes, zeros; StoreError where the disk has no room."""
+        address = c_void_p()
+        check(self._lib, self._lib.stepcStoreTake(self.handle, size, byref(address)))
+        return Piece(self, address.value, size)
+
+    def info(self) -> StoreInfo:
+        info = StoreInfo(ctypes.sizeof(StoreInfo))
+        check(self._lib, self._lib.stepcStoreGetInfo(self.handle, byref(info)))
+        return info
+
+
+class Piece:
+    """Bytes of a store, given back with the object; ``address`` is for plans."""
+
+    def __init__(self, store: Store, address: int, size: int):
+        self.store, self.address, self.size = store, address, size
+
+    def __del__(self):
+        if self.store.handle:
+            self.store._lib.stepcStoreGive(self.store.handle, self.address)
+
+    def read(self, to: int, size: int, first: int = 0) -> None:
+        """Copies bytes, from byte ``first`` on, to memory by its address."""
+        lib, handle = self.store._lib, self.store.handle
+        check(lib, lib.stepcStoreRead(handle, self.address + first, size, to))
+
+    def write(self, source: int, size: int, first: int = 0) -> None:
+        lib, handle = self.store._lib, self.store.handle
+        check(lib, lib.stepcStoreWrite(handle, self.address + first, size, source))

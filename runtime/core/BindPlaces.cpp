@@ -1,0 +1,170 @@
+//===- BindPlaces.cpp - binding states that lie in a store --------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/Binder.h"
+#include "core/PlacedStates.h"
+#include "core/Status.h"
+#include "store/Store.h"
+
+#include <algorithm>
+#include <numeric>
+
+using namespace stepc;
+using store::kPage;
+using store::roundUpToPage;
+
+/// How many elements lie in as many bytes as are whole pages.
+static int64_t getElementsOfPages(const PlacedState &state,
+                                  const std::vector<StateCodes> &codes) {
+  if (state.kind != PlacedState::Kind::Scales)
+    return kPage / std::gcd(kPage, state.itemSize);
+  const CodeRows &rows = codes[size_t(state.codes)].rows;
+  // Of rows that end within a block no number of elements has whole pages.
+  bool regular = rows.columns % kCodeBlock == 0 && rows.first == 0;
+  return regular ? kPage / int64_t(sizeof(float)) * kCodeBlock : 0;
+}
+
+int64_t stepc::getPieceCut(const std::vector<PlacedState> &states,
+                           const std::vector<StateCodes> &codes,
+                           int64_t unitsPerChunk) {
+  constexpr int64_t kMost = int64_t(1) << 40;
+  int64_t cut = unitsPerChunk;
+  for (const PlacedState &state : states) {
+    int64_t elements = getElementsOfPages(state, codes);
+    if (elements == 0)
+      return 0;
+    cut = std::lcm(cut, elements);
+    if (cut > kMost)
+      return 0;
+  }
+  return cut;
+}
+
+/// What a plan that runs elsewhere, or keeps f32 of codes over rounds, cannot
+/// have in a store.
+void Binder::requirePlaceable(const NewTensor &tensor, size_t operand) const {
+  const Variant &variant = getVariant(tensor);
+  const char *state = variant.operands[operand].name.c_str();
+  const char *name = tensor.name.c_str();
+  if (model.place.device_type != kDLCPU)
+    fail(STEPC_DEVICE_MISMATCH,
+         "tensor %s: state '%s' is on disk, and the plan runs on %s: that "
+         "is for the cpu",
+         name, state, plan.engine->getName().c_str());
+  if (operand >= 64)
+    fail(STEPC_INVALID_ARGUMENT,
+         "tensor %s: state '%s' is operand %zu, the first 64 can be on disk",
+         name, state, operand);
+  if (tensor.bound.isCoded(operand) &&
+      model.isKept(tensor.bound.variant, operand))
+    fail(STEPC_INVALID_ARGUMENT,
+         "tensor %s: state '%s' is kept as codes on disk, and steps of '%s' "
+         "read "
+         "it again after a round, for which its f32 would stay in memory",
+         name, state, model.getManifest().optimizer.c_str());
+}
+
+void Binder::addPlaced(PlacedState placed, NewTensor &tensor) const {
+  if (placed.bytes == 0)
+    return;
+  const char *state =
+      getVariant(tensor).operands[size_t(placed.operand)].name.c_str();
+  if (placed.address % uintptr_t(kPage))
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "tensor %s: state '%s' begins at byte %lld of a store, where no page "
+         "does",
+         tensor.name.c_str(), state,
+         static_cast<long long>(model.store->getOffset(placed.address)));
+  requirePlaceable(tensor, size_t(placed.operand));
+  tensor.places.push_back(placed);
+}
+
+/// Notes which states lie in the plan's store.
+void Binder::setPlaces(NewTensor &tensor) const {
+  if (!model.store || tensor.ownsStates || tensor.bound.elsewhere)
+    return;
+  const Variant &variant = getVariant(tensor);
+  for (size_t operand : variant.states) {
+    uintptr_t address = tensor.addresses[operand];
+    if (!model.store->contains(address))
+      continue;
+    if (tensor.bound.isCoded(operand))
+      continue; // below, with their scales
+    View view = makeView(tensor.bound, variant, operand, address);
+    ByteSpan span = getByteSpan(view);
+    PlacedState placed;
+    placed.operand = int32_t(operand);
+    placed.itemSize = view.itemSize;
+    placed.bytes = span.high;
+    placed.address = address;
+    addPlaced(placed, tensor);
+  }
+  for (size_t c = 0; c < tensor.codes.size(); ++c) {
+    const StateCodes &codes = tensor.codes[c];
+    PlacedState placed;
+    placed.operand = codes.operand;
+    placed.codes = int32_t(c);
+    bool first = model.store->contains(codes.codes);
+    if (first != model.store->contains(codes.scales))
+      fail(STEPC_INVALID_ARGUMENT,
+           "tensor %s: of state '%s' the codes or the scales are on disk, and "
+           "the "
+           "others are not",
+           tensor.name.c_str(),
+           variant.operands[size_t(codes.operand)].name.c_str());
+    if (!first)
+      continue;
+    placed.kind = PlacedState::Kind::Codes;
+    placed.bytes = codes.elements;
+    placed.address = codes.codes;
+    addPlaced(placed, tensor);
+    placed.kind = PlacedState::Kind::Scales;
+    placed.itemSize = int64_t(sizeof(float));
+    placed.bytes = codes.numScales * int64_t(sizeof(float));
+    placed.address = codes.scales;
+    addPlaced(placed, tensor);
+  }
+  setPieces(tensor);
+}
+
+/// Where the tensor is cut, and how much memory a piece of it takes, or the
+/// batch that it is in.
+void Binder::setPieces(NewTensor &tensor) const {
+  if (tensor.places.empty())
+    return;
+  const BoundTensor &bound = tensor.bound;
+  const Variant &variant = getVariant(tensor);
+  bool inChunks = variant.space == Space::Elements &&
+                  tensor.rowLayout.getRank() == 0 &&
+                  !model.classes[bound.rowClass].isWhole();
+  for (const PlacedState &state : tensor.places)
+    inChunks = inChunks &&
+               variant.operands[size_t(state.operand)].reach == Reach::Full;
+  tensor.pieceCut = inChunks ? getPieceCut(tensor.places, tensor.codes,
+                                           bound.size.unitsPerChunk)
+                             : 0;
+  if (tensor.pieceCut >= bound.size.elements)
+    tensor.pieceCut = 0;
+  for (const PlacedState &state : tensor.places)
+    tensor.pieceBytes += roundUpToPage(
+        tensor.pieceCut ? state.getOffset(tensor.pieceCut, tensor.codes.data())
+                        : state.bytes);
+  tensor.pieceBytes = model.classes[bound.rowClass].getMostOfBatch(
+      bound.size, tensor.pieceBytes);
+}
+
+void Binder::addPlaces(NewTensor &tensor) noexcept {
+  RowPlaces places = {int32_t(model.places.size()),
+                      int32_t(tensor.places.size()), tensor.pieceCut};
+  auto firstCodes = int32_t(model.codes.size() - tensor.codes.size());
+  for (PlacedState &state : tensor.places) {
+    if (state.codes >= 0)
+      state.codes += firstCodes;
+    model.places.push_back(state);
+  }
+  model.classes[tensor.bound.rowClass].setPlaces(tensor.bound.row, places);
+}

@@ -1,0 +1,61 @@
+//===- PlacedStates.h - states that lie in a store ----------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A state that was bound with an address in the plan's store is brought into
+// memory for those who work on it, and back behind them. Definitions, kernels
+// and codes know nothing of it: an engine has them find the memory.
+//
+// Where kernels take elements in any order a tensor may be cut: into pieces
+// that begin with a page in each of its states. With exp_avg of f32 and
+// exp_avg_sq of bf16 these are the multiples of 2048 elements.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_CORE_PLACEDSTATES_H
+#define STEPC_CORE_PLACEDSTATES_H
+
+#include "core/StateCodes.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace stepc {
+
+/// One array of a state.
+struct PlacedState {
+  enum class Kind : uint8_t { Plain, Codes, Scales };
+
+  Kind kind = Kind::Plain;
+  /// Of the variant.
+  int32_t operand = 0;
+  /// Of one that is codes, or their scales, among those of the plan; of a
+  /// tensor that is being bound, among its own.
+  int32_t codes = -1;
+  /// Bytes of one element.
+  int64_t itemSize = 1;
+  /// Of all of it.
+  int64_t bytes = 0;
+  uintptr_t address = 0;
+
+  /// How many bytes lie before element `index` of the state, where a piece
+  /// begins.
+  int64_t getOffset(int64_t index, const StateCodes *allCodes) const {
+    if (kind == Kind::Scales)
+      return allCodes[codes].rows.countBlocks(index) * int64_t(sizeof(float));
+    return index * itemSize;
+  }
+};
+
+/// Which elements pieces may begin at: multiples of the result and of
+/// `unitsPerChunk`; 0: at none but the first.
+int64_t getPieceCut(const std::vector<PlacedState> &states,
+                    const std::vector<StateCodes> &codes,
+                    int64_t unitsPerChunk);
+
+} // namespace stepc
+
+#endif // STEPC_CORE_PLACEDSTATES_H

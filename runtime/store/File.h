@@ -1,0 +1,55 @@
+//===- File.h - a file that keeps states --------------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_STORE_FILE_H
+#define STEPC_STORE_FILE_H
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace stepc::store {
+
+/// Where direct transfers begin and end, in the file and in memory.
+inline constexpr int64_t kPage = 4096;
+
+inline int64_t roundUpToPage(int64_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+/// Calls of the system, as it has them: -1 and errno where they fail, and fewer
+/// bytes than were asked for. Any thread may call them at any time. Tests have
+/// files that fail.
+class File {
+public:
+  virtual ~File();
+  virtual int64_t read(void *to, size_t bytes, int64_t offset) = 0;
+  virtual int64_t write(const void *from, size_t bytes, int64_t offset) = 0;
+  /// Makes these bytes the file's, as zeros.
+  virtual int extend(int64_t begin, int64_t bytes) = 0;
+  /// Makes bytes that the file has zeros.
+  virtual int clear(int64_t begin, int64_t bytes) = 0;
+  /// As messages call it.
+  virtual std::string getName() const = 0;
+  /// Whether transfers pass the system's cache.
+  virtual bool isDirect() const = 0;
+};
+
+/// A new file in the directory, which no name leads to, so that it goes with
+/// the process. `direct`: transfers that pass the system's cache, where the
+/// file system has them.
+std::unique_ptr<File> openFile(const std::string &directory, bool direct);
+
+/// All bytes, whatever the number of calls that it takes; where one fails an
+/// Error that names the file, the place and the reason.
+void readAll(File &file, void *to, int64_t bytes, int64_t offset);
+void writeAll(File &file, const void *from, int64_t bytes, int64_t offset);
+
+} // namespace stepc::store
+
+#endif // STEPC_STORE_FILE_H

@@ -1,0 +1,178 @@
+//===- Store.cpp - memory on disk ---------------------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "store/Store.h"
+
+#include "core/Status.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <sys/mman.h>
+
+using namespace stepc;
+using namespace stepc::store;
+
+Store::Store(std::unique_ptr<File> ownFile, const StoreConfig &config)
+    : file(std::move(ownFile)), config(config) {
+  void *reserved = mmap(nullptr, size_t(kReserved), PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED)
+    fail(STEPC_OUT_OF_MEMORY,
+         "the system has no %lld bytes of addresses for a store",
+         static_cast<long long>(kReserved));
+  base = reinterpret_cast<uintptr_t>(reserved);
+}
+
+Store::~Store() { munmap(reinterpret_cast<void *>(base), size_t(kReserved)); }
+
+[[noreturn]] static void failRoom(const File &file, int64_t bytes) {
+  fail(STEPC_STORE_ERROR, "%s: no room for %lld bytes more: %s",
+       file.getName().c_str(), static_cast<long long>(bytes),
+       std::strerror(errno));
+}
+
+/// A gap of this size, else new bytes at the end.
+int64_t Store::find(int64_t bytes) {
+  auto gap = std::find_if(gaps.begin(), gaps.end(),
+                          [&](const auto &own) { return own.second >= bytes; });
+  if (gap == gaps.end()) {
+    if (bytes > kReserved - fileBytes)
+      fail(STEPC_OUT_OF_MEMORY, "a store has room for %lld bytes",
+           static_cast<long long>(kReserved));
+    if (file->extend(fileBytes, bytes) != 0)
+      failRoom(*file, bytes);
+    fileBytes += bytes;
+    return fileBytes - bytes;
+  }
+  auto [offset, room] = *gap;
+  if (file->clear(offset, bytes) != 0)
+    failRoom(*file, bytes);
+  gaps.erase(gap);
+  if (room > bytes)
+    gaps.emplace(offset + bytes, room - bytes);
+  return offset;
+}
+
+uintptr_t Store::take(int64_t bytes) {
+  if (bytes < 0 || bytes > kReserved)
+    fail(STEPC_INVALID_ARGUMENT, "%lld bytes are none that a store can have",
+         static_cast<long long>(bytes));
+  int64_t size = std::max(roundUpToPage(bytes), kPage);
+  std::lock_guard<std::mutex> lock(mutex);
+  int64_t offset = find(size);
+  taken.emplace(offset, size);
+  takenBytes += size;
+  return base + uintptr_t(offset);
+}
+
+void Store::give(uintptr_t address) {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto own = taken.find(getOffset(address));
+  if (!contains(address) || own == taken.end())
+    fail(STEPC_INVALID_ARGUMENT, "address %p is none that was taken of %s",
+         reinterpret_cast<void *>(address), file->getName().c_str());
+  auto [offset, size] = *own;
+  takenBytes -= size;
+  taken.erase(own);
+  auto after = gaps.lower_bound(offset);
+  if (after != gaps.end() && after->first == offset + size) {
+    size += after->second;
+    after = gaps.erase(after);
+  }
+  if (after != gaps.begin()) {
+    auto before = std::prev(after);
+    if (before->first + before->second == offset) {
+      before->second += size;
+      return;
+    }
+  }
+  gaps.emplace(offset, size);
+}
+
+void Store::requireTaken(uintptr_t address, int64_t bytes) const {
+  std::lock_guard<std::mutex> lock(mutex);
+  int64_t offset = getOffset(address);
+  auto own = taken.upper_bound(offset);
+  if (contains(address) && own != taken.begin()) {
+    --own;
+    if (bytes >= 0 && bytes <= own->first + own->second - offset)
+      return;
+  }
+  fail(STEPC_INVALID_ARGUMENT, "%lld bytes at address %p are none of %s",
+       static_cast<long long>(bytes), reinterpret_cast<void *>(address),
+       file->getName().c_str());
+}
+
+void Store::readPages(void *to, int64_t bytes, int64_t offset) {
+  readAll(*file, to, bytes, offset);
+  bytesRead += bytes;
+}
+
+void Store::writePages(const void *from, int64_t bytes, int64_t offset) {
+  writeAll(*file, from, bytes, offset);
+  bytesWritten += bytes;
+}
+
+/// Calls move(pages, offset, size, skipped, done, count) piece by piece: of
+/// `size` bytes from a page on, in memory for pages, the `count` behind the
+/// first `skipped` are bytes `done` and following.
+template <typename Move>
+void Store::forPages(uintptr_t address, int64_t bytes, Move &&move) {
+  requireTaken(address, bytes);
+  constexpr int64_t kMost = 4 << 20;
+  std::unique_ptr<char, decltype(&std::free)> pages(
+      static_cast<char *>(std::aligned_alloc(
+          size_t(kPage),
+          size_t(std::min(roundUpToPage(bytes) + kPage, kMost)))),
+      std::free);
+  if (!pages)
+    throw std::bad_alloc();
+  for (int64_t done = 0; done < bytes;) {
+    int64_t offset = getOffset(address) + done;
+    int64_t skipped = offset % kPage;
+    int64_t count = std::min(bytes - done, kMost - skipped);
+    move(pages.get(), offset - skipped, roundUpToPage(skipped + count), skipped,
+         done, count);
+    done += count;
+  }
+}
+
+void Store::read(uintptr_t address, int64_t bytes, void *to) {
+  forPages(address, bytes,
+           [&](char *pages, int64_t offset, int64_t size, int64_t skipped,
+               int64_t done, int64_t count) {
+             readPages(pages, size, offset);
+             std::memcpy(static_cast<char *>(to) + done, pages + skipped,
+                         size_t(count));
+           });
+}
+
+/// Pages that are written in part are read before.
+void Store::write(uintptr_t address, int64_t bytes, const void *from) {
+  forPages(address, bytes,
+           [&](char *pages, int64_t offset, int64_t size, int64_t skipped,
+               int64_t done, int64_t count) {
+             if (skipped || size != count)
+               readPages(pages, size, offset);
+             std::memcpy(pages + skipped,
+                         static_cast<const char *>(from) + done, size_t(count));
+             writePages(pages, size, offset);
+           });
+}
+
+int64_t Store::getFileBytes() const {
+  std::lock_guard<std::mutex> lock(mutex);
+  return fileBytes;
+}
+
+int64_t Store::getTakenBytes() const {
+  std::lock_guard<std::mutex> lock(mutex);
+  return takenBytes;
+}

@@ -1,0 +1,194 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""States that lie in files, one of each rank: on four ranks against one process with states in
+memory, to the bit."""
+
+import os
+import tempfile
+
+import stepc.torch as st
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from named_values import named_values
+from on_ranks import case, main, same_bits, whole
+from stepc import errors
+from stepc.torch.tensors.stored import StoredState
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+SHAPES = {"up": (520, 192), "down": (192, 520), "conv": (264, 40, 4, 4), "norm": (7,)}
+WAYS = {
+    "fsdp2": [Shard(0)],
+    "hsdp": [Replicate(), Shard(0)],
+    "columns": [Replicate(), Shard(1)],
+    "both": [Shard(0), Shard(1)],
+}
+
+
+def place():
+    return st.Place("disk", path=tempfile.gettempdir(), window_bytes=1 << 16)
+
+
+def mesh(way):
+    if way == "fsdp2":
+        return init_device_mesh("cpu", (4,), mesh_dim_names=("dp",))
+    return init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+
+
+def adamw(params, **more):
+    return st.AdamW(params, lr=0.05, **more)
+
+
+def values_of(shapes=SHAPES, steps=3):
+    values, grads = named_values(shapes, 1, steps)
+    return values, [own[0] for own in grads]
+
+
+def plain(values):
+    return [(n, torch.nn.Parameter(v.clone())) for n, v in values.items()]
+
+
+def stepped(make, values, grads):
+    """One process with states in memory: the optimizer, and the parameters after each step."""
+    params = plain(values)
+    optimizer, after = make(params), []
+    for own in grads:
+        for name, param in params:
+            param.grad = own[name].clone()
+        optimizer.step()
+        after.append({n: p.detach().clone() for n, p in params})
+    return optimizer, after
+
+
+def spread(how, over, values):
+    return [
+        (n, torch.nn.Parameter(distribute_tensor(v.clone(), over, how if v.dim() > 1 else [
+            Replicate() if p.is_shard(1) else p for p in how])))
+        for n, v in values.items()
+    ]  # fmt: skip
+
+
+def in_files(optimizer):
+    held = [value for own in optimizer.state.values() for value in own.values()]
+    return sum(isinstance(value, StoredState) for value in held)
+
+
+def same_full(optimizer, alone, what):
+    full, theirs = (one.full_state_dict()["state"] for one in (optimizer, alone))
+    for number, own in theirs.items():
+        assert set(full[number]) == set(own), what
+        for key, value in own.items():
+            same_bits(full[number][key], value, f"{what}, {key} of {number}")
+
+
+def compare(way, make, shapes=SHAPES, least=2, **of_place):
+    values, grads = values_of(shapes)
+    alone, after = stepped(make, values, grads)
+    params = spread(WAYS[way], mesh(way), values)
+    optimizer = make(params, place=place(), **of_place)
+    for step, own in enumerate(grads):
+        for name, param in params:
+            param.grad = distribute_tensor(own[name], param.device_mesh, param.placements)
+        optimizer.step()
+        for name, param in params:
+            same_bits(whole(param), after[step][name], f"{way}, {name} after step {step}")
+    assert in_files(optimizer) >= least
+    same_full(optimizer, alone, way)
+    return params, optimizer, alone, values, grads
+
+
+@case
+def parts_of_dims():
+    for way in WAYS:
+        compare(way, adamw)
+    compare("fsdp2", lambda ps, **more: adamw(ps, state_dtype="q8", **more))
+
+
+@case
+def norms_that_cross_ranks():
+    """LAMB's moments are written in one round of the step and read behind it."""
+    compare("fsdp2", lambda ps, **more: st.apex.FusedLAMB(ps, reproducible=True, **more))
+    compare("both", lambda ps, **more: st.hf.Adafactor(
+        ps, lr=0.01, relative_step=False, scale_parameter=False, beta1=0.9, reproducible=True,
+        **more), {"up": SHAPES["up"], "down": SHAPES["down"]})  # fmt: skip
+
+
+@case
+def codes_that_a_later_round_needs_are_refused():
+    values, grads = values_of()
+    params = spread(WAYS["fsdp2"], mesh("fsdp2"), values)
+    optimizer = st.apex.FusedLAMB(params, state_dtype="q8", place=place())
+    for name, param in params:
+        param.grad = distribute_tensor(grads[0][name], param.device_mesh, param.placements)
+    try:
+        optimizer.step()
+    except errors.StatusError as error:
+        assert "read it again after a round" in str(error), error
+        assert "exp_avg" in str(error), error
+    else:
+        raise AssertionError("it was stepped")
+
+
+@case
+def matrices_that_an_owner_steps():
+    shapes = {"up": (320, 180), "down": (180, 320)}
+    compare("fsdp2", lambda ps, **more: st.Muon(ps, lr=0.05, **more), shapes, 0)
+
+
+@case
+def what_zero_shares_out():
+    values, grads = values_of()
+    for stage, gradients in ((1, "reduced"), (2, "local")):
+        alone, after = stepped(adamw, values, grads)
+        params = plain(values)
+        how = st.Zero(stage, gradients=gradients)
+        optimizer = adamw(params, zero=how, place=place())
+        for step, own in enumerate(grads):
+            if gradients == "reduced":
+                for name, param in params:
+                    param.grad = own[name].clone()
+            else:
+                # Each rank has the same, whose mean it is.
+                sum((param * own[name]).sum() for name, param in params).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            for name, param in params:
+                same_bits(param, after[step][name], f"zero {stage}, {name} after {step}")
+        assert in_files(optimizer) >= 2
+        same_full(optimizer, alone, f"zero {stage}")
+
+
+@case
+def checkpoints_of_parts():
+    """Saved from files, loaded into files, and into memory."""
+    params, optimizer, alone, values, grads = compare("fsdp2", adamw)
+    folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(folder)
+    dcp.save(optimizer.state_dict(), checkpoint_id=os.path.join(folder[0], "a"))
+    now = {n: whole(p).detach().clone() for n, p in params}
+    single = adamw(plain(now))
+    single.load_state_dict(alone.state_dict())
+    for name, param in zip(now, single.param_groups[0]["params"], strict=True):
+        param.grad = grads[0][name].clone()
+    single.step()
+    for more in ({"place": place()}, {}):
+        own = spread(WAYS["fsdp2"], mesh("fsdp2"), now)
+        other = adamw(own, **more)
+        for name, param in own:  # states for DCP to load into
+            param.grad = distribute_tensor(grads[1][name], param.device_mesh, param.placements)
+        other.step()
+        state = other.state_dict()
+        dcp.load(state, checkpoint_id=os.path.join(folder[0], "a"))
+        other.load_state_dict(state)
+        with torch.no_grad():
+            for name, param in own:
+                param.copy_(distribute_tensor(now[name], param.device_mesh, param.placements))
+                param.grad = distribute_tensor(grads[0][name], param.device_mesh, param.placements)
+        other.step()
+        for (name, param), theirs in zip(own, single.param_groups[0]["params"], strict=True):
+            same_bits(whole(param), theirs, f"{name}, loaded {more}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,648 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""``stepc.torch.deepspeed.from_config``: every key, what is refused, and "auto"."""
+
+import copy
+import json
+import warnings
+
+import pytest
+import stepc.torch as st
+import torch
+from ds_configs import FILES, arguments
+from stepc.torch.deepspeed import config as _config
+from stepc.torch.deepspeed import from_config, placement
+from stepc.torch.deepspeed.keys import ACTED, ENGINE, KEYS, NONE, REFUSED
+from stepc.torch.deepspeed.reading import Said
+
+PLAIN = {
+    "train_batch_size": 4,
+    "gradient_clipping": 0.0,
+    "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
+}
+
+
+class Model(torch.nn.Module):
+    def __init__(self, hidden=8):
+        super().__init__()
+        self.embed = torch.nn.Embedding(6, hidden)
+        self.up = torch.nn.Linear(hidden, 2 * hidden)
+        self.norm = torch.nn.LayerNorm(2 * hidden)
+        self.lm_head = torch.nn.Linear(2 * hidden, 6)
+
+    def forward(self, tokens):
+        return self.lm_head(self.norm(self.up(self.embed(tokens))))
+
+
+def model_of(**config):
+    torch.manual_seed(0)
+    model = Model()
+    if config:
+        model.config = type("Config", (), config)()
+    return model
+
+
+def with_key(path, value, base=PLAIN):
+    made = copy.deepcopy(base)
+    *blocks, name = path.split(".")
+    own = made
+    for block in blocks:
+        own = own.setdefault(block, {})
+    own[name] = value
+    return made
+
+
+def quiet(*given, **more):
+    """from_config, with the texts of its warnings."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        setup = from_config(*given, **more)
+    return setup, [str(one.message) for one in told]
+
+
+def refused(config, match, model=None, **more):
+    """Nothing has changed then."""
+    model = model or model_of()
+    before = [(p, p.data_ptr(), p.dtype) for p in model.parameters()]
+    with pytest.raises(ValueError, match=match) as error:
+        from_config(config, model, **more)
+    assert before == [(p, p.data_ptr(), p.dtype) for p in model.parameters()]
+    return str(error.value)
+
+
+# --- Every key ------------------------------------------------------------------------------------
+
+# Those of DeepSpeed 0.19.8, by block: from its constants and the fields of its models.
+SCHEMA = {
+    "": """train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps
+        managed_gradient_accumulation zero_allow_untested_optimizer zero_force_ds_cpu_optimizer
+        steps_per_print gradient_clipping communication_data_type prescale_gradients
+        seq_parallel_communication_data_type gradient_predivide_factor gradient_allreduce_op
+        disable_allgather dump_state disable_python_gc vocabulary_size wall_clock_breakdown
+        memory_breakdown dataloader_drop_last use_data_before_expert_parallelism log_level
+        sequence_parallel_size torch_autocast activation_checkpointing checkpoint comms_logger
+        tensorboard wandb csv_monitor comet flops_profiler autotuning hybrid_engine pipeline
+        data_efficiency datastates weight_quantization compile timers tensor_parallel
+        expert_parallel nebula compression_training quantize_training sparse_gradients eigenvalue
+        sparse_attention elasticity graph_harvesting curriculum_learning
+        progressive_layer_drop""",
+    "optimizer": "type params legacy_fusion",
+    "scheduler": "type params",
+    "amp": "enabled opt_level",
+    "fp16": """enabled auto_cast loss_scale initial_scale_power loss_scale_window hysteresis
+        consecutive_hysteresis min_loss_scale fp16_master_weights_and_grads""",
+    "bf16": """enabled immediate_grad_update check_grad_overflow bf16_master_weights_and_grads
+        bf16_optimizer_states""",
+    "data_types": "grad_accum_dtype param_dtype buffer_dtype keep_in_fp32_modules",
+    "aio": """block_size queue_depth intra_op_parallelism thread_count single_submit overlap_events
+        use_gds""",
+    "zero_optimization": """stage contiguous_gradients reduce_scatter reduce_bucket_size
+        use_multi_rank_bucket_allreduce allgather_partitions allgather_bucket_size overlap_comm
+        compute_grad_norm load_from_fp32_weights elastic_checkpoint zenflow sub_group_size
+        cpu_offload_param cpu_offload_use_pin_memory cpu_offload stage3_prefetch_bucket_size
+        stage3_param_persistence_threshold stage3_model_persistence_threshold
+        stage3_max_live_parameters stage3_max_reuse_distance
+        stage3_gather_16bit_weights_on_model_save stage3_module_granularity_threshold
+        stage3_use_all_reduce_for_fetch_params stage3_allgather_sequential
+        stage3_gather_fp16_weights_on_model_save ignore_unused_parameters legacy_stage1
+        round_robin_gradients parameter_alignment zero_hpz_partition_size zero_quantized_weights
+        zero_quantized_nontrainable_weights zero_quantized_gradients memory_efficient_linear
+        pipeline_loading_checkpoint override_module_apply log_trace_cache_warnings
+        enable_sanity_checks save_muon_momentum_buffer_in_memory leaf_module mics_shard_size
+        mics_hierarchical_params_gather zeropp_loco_param""",
+    "zero_optimization.offload_optimizer": """device nvme_path buffer_count pin_memory
+        pipeline_read pipeline_write fast_init ratio super_offload cpuadam_cores_perc""",
+    "zero_optimization.offload_param": """device nvme_path buffer_count buffer_size max_in_cpu
+        pin_memory""",
+}
+
+
+def test_the_table_has_every_key_of_deepspeed():
+    names = {f"{block}.{n}".lstrip(".") for block, own in SCHEMA.items() for n in own.split()}
+    assert names == set(KEYS)
+
+
+def zero_of(config):
+    return _config._zero(Said(config), None, [torch.ones(2)], 4)["zero"]
+
+
+def optimizer_of(config):
+    return quiet(config, model_of())[0].optimizer
+
+
+def of_fp16(path, value):
+    config = with_key(path, value, with_key("fp16.enabled", True))
+    return optimizer_of(config)._given.scaling[0]
+
+
+def nvme(path, value):
+    base = with_key("zero_optimization.offload_optimizer.device", "nvme")
+    base = with_key("zero_optimization.offload_optimizer.nvme_path", "/d", base)
+    return placement(with_key(path, value, base))
+
+
+def refusal(path, value, base=PLAIN):
+    with pytest.raises(ValueError) as error:
+        from_config(with_key(path, value, base), model_of())
+    return str(error.value)
+
+
+def of_bf16(path, value, base=None):
+    base = with_key("zero_optimization.stage", 1, with_key("bf16.enabled", True, base or PLAIN))
+    return optimizer_of(with_key(path, value, base))
+
+
+def setup_of(path, value):
+    return quiet(with_key(path, value), model_of())[0]
+
+
+STAGE1 = with_key("zero_optimization.stage", 1)
+NARROW = with_key("bf16.bf16_master_weights_and_grads", True)
+OPTIMIZER, PARAM = "zero_optimization.offload_optimizer", "zero_optimization.offload_param"
+# By key that is acted on: a value, and whether it acts.
+EFFECTS = {
+    "train_batch_size": (12, lambda k, v: setup_of(k, v).train_batch_size == v),
+    "train_micro_batch_size_per_gpu": (
+        2, lambda k, v: setup_of(k, v).gradient_accumulation_steps == 2,
+    ),
+    "gradient_accumulation_steps": (
+        2, lambda k, v: setup_of(k, v).optimizer.accumulation_steps == v,
+    ),
+    "optimizer.type": ("SGD", lambda k, v: type(optimizer_of(with_key(k, v))) is st.SGD),
+    "optimizer.params": (
+        {"lr": 0.5}, lambda k, v: optimizer_of(with_key(k, v)).param_groups[0]["lr"] == 0.5,
+    ),
+    "scheduler.type": (
+        "WarmupLR",
+        lambda k, v: type(setup_of(k, v).lr_scheduler) is st.schedules.WarmupLR,
+    ),
+    "scheduler.params": (
+        {"warmup_min_lr": 0.25},
+        lambda k, v: optimizer_of(with_key(k, v, with_key("scheduler.type", "WarmupLR")))
+        .param_groups[0]["lr"] == 0.25,
+    ),
+    "gradient_clipping": (0.25, lambda k, v: optimizer_of(with_key(k, v)).clip[0].max_norm == v),
+    "fp16.enabled": (
+        True, lambda k, v: setup_of(k, v).dtype == torch.float16,
+    ),
+    "fp16.loss_scale": (128.0, lambda k, v: of_fp16(k, v).scale == v),
+    "fp16.initial_scale_power": (5, lambda k, v: of_fp16(k, v).init_scale == 32),
+    "fp16.loss_scale_window": (7, lambda k, v: of_fp16(k, v).scale_window == v),
+    "fp16.hysteresis": (3, lambda k, v: of_fp16(k, v).delayed_shift == v),
+    "fp16.consecutive_hysteresis": (True, lambda k, v: of_fp16(k, v).consecutive_hysteresis),
+    "fp16.min_loss_scale": (4, lambda k, v: of_fp16(k, v).min_scale == v),
+    "bf16.enabled": (
+        True,
+        lambda k, v: setup_of(k, v).dtype == torch.bfloat16
+        and optimizer_of(with_key(k, v))._master == "remainder",
+    ),
+    "bf16.check_grad_overflow": (
+        False, lambda k, v: not of_bf16(k, v)._given.skip and of_bf16(k, True)._given.skip,
+    ),
+    "bf16.bf16_master_weights_and_grads": (True, lambda k, v: of_bf16(k, v)._master is None),
+    "bf16.bf16_optimizer_states": (
+        True, lambda k, v: "bfloat16" in str(of_bf16(k, v, NARROW)._state_dtype),
+    ),
+    "data_types.grad_accum_dtype": (
+        "bf16",
+        lambda k, v: "expected null, or for fp32 stage 2 of several"
+        in refusal(k, v, with_key("gradient_accumulation_steps", 2)),
+    ),
+    "data_types.param_dtype": (
+        "bf16", lambda k, v: "expected that of the parameters, torch.float32" in refusal(k, v),
+    ),
+    "zero_optimization.stage": (2, lambda k, v: zero_of(with_key(k, v)).stage == 2),
+    "zero_optimization.reduce_bucket_size": (
+        5e8,
+        lambda k, v: zero_of(with_key(k, v, STAGE1)).reduce_bucket_bytes == 2_000_000_000,
+    ),
+    "zero_optimization.allgather_bucket_size": (
+        10,
+        lambda k, v: zero_of(with_key(k, v, STAGE1)).gather_bucket_bytes == 40,
+    ),
+    "zero_optimization.overlap_comm": (
+        False,
+        lambda k, v: not zero_of(with_key(k, v, STAGE1)).overlap,
+    ),
+    "prescale_gradients": (
+        True, lambda k, v: zero_of(with_key(k, v, STAGE1)).predivide,
+    ),
+    "communication_data_type": (
+        "bf16",
+        lambda k, v: zero_of(with_key(k, v, STAGE1)).reduce_dtype == torch.bfloat16,
+    ),
+    "zero_optimization.cpu_offload": (
+        True, lambda k, v: placement(with_key(k, v))["states"] == "host",
+    ),
+    "zero_optimization.cpu_offload_param": (
+        True, lambda k, v: Said(_config.read(with_key(k, v)))[f"{PARAM}.device"] == "cpu",
+    ),
+    f"{OPTIMIZER}.device": (
+        "cpu",
+        lambda k, v: placement(with_key(k, v))["states"] == "host"
+        and type(optimizer_of(with_key(k, v, STAGE1)))
+        is st.deepspeed.DeepSpeedCPUAdam,
+    ),
+    f"{OPTIMIZER}.nvme_path": ("/a", lambda k, v: nvme(k, v)["path"] == v),
+    f"{OPTIMIZER}.ratio": (0.25, lambda k, v: nvme(k, v)["fraction"] == v),
+    f"{OPTIMIZER}.buffer_count": (
+        6, lambda k, v: nvme(k, v)["buffers"] == v and nvme(k, 0)["buffers"] == 2,
+    ),
+    f"{PARAM}.device": ("nvme", lambda k, v: "expected 'none' or 'cpu'" in refusal(k, v)),
+    "aio.queue_depth": (
+        4, lambda k, v: nvme(k, v)["threads"] == v and nvme(k, 4000)["threads"] == 64,
+    ),
+    "aio.intra_op_parallelism": (2, lambda k, v: nvme(k, v)["threads"] == 16),
+    "steps_per_print": (9, lambda k, v: setup_of(k, v).steps_per_print == v),
+    "wall_clock_breakdown": (
+        True, lambda k, v: setup_of(k, v).wall_clock_breakdown,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", KEYS)
+def test_every_key(path):
+    """Its default, values of other types, and what is done about it."""
+    key = KEYS[path]
+    if key.check.accepts(key.default):
+        assert Said(with_key(path, key.default))[path] == key.default
+    for wrong in ("wrong", -2, 0.5, [1], {"a": 1}):
+        if not key.check.accepts(wrong) and not (key.done == REFUSED and wrong == key.default):
+            refused(with_key(path, wrong), rf"'{path}' is .*, expected")
+    if key.done == REFUSED:
+        others = (True, {"enabled": True}, "sum", 3)
+        other = next(o for o in others if key.check.accepts(o) and o != key.default)
+        words = refused(with_key(path, other), f"'{path}' is")
+        assert key.words in words
+    elif key.done == ACTED:
+        value, acts = EFFECTS[path]
+        assert acts(path, value), path
+    else:
+        given = key.default if key.check.accepts(key.default) else 1
+        setup, told = quiet(with_key(path, given), model_of())
+        assert [path in text and f"{key.done}: " in text for text in told] == [True]
+        assert setup.keys[path] == f"{key.done}: {key.words}"
+    assert key.done in (ACTED, ENGINE, NONE, REFUSED)
+
+
+def test_what_is_switched_off_is_not_refused():
+    config = {
+        **PLAIN, "elasticity": {"enabled": False}, "amp": {"enabled": False},
+        "tensor_parallel": {"autotp_size": 1}, "weight_quantization": {},
+        "zero_optimization": {"zenflow": None, "offload_optimizer": None},
+    }  # fmt: skip
+    assert quiet(config, model_of())[1] == []
+
+
+# --- What is refused ------------------------------------------------------------------------------
+
+
+def test_all_that_is_wrong_is_in_one_message():
+    config = {
+        **PLAIN, "fp17": {}, "loss_scale": 3, "zero_optimizaton": {"stage": 1}, "qqq": 1,
+        "zero_optimization": {"stge": 1, "stage": 4, "overlap_comm": "auto"}, "bf16": 3,
+    }  # fmt: skip
+    words = refused(config, "the DeepSpeed configuration cannot be followed:")
+    assert words.splitlines()[1:] == [
+        "- 'fp17' is unknown, the nearest is 'fp16'",
+        "- 'loss_scale' is unknown, the nearest is 'fp16.loss_scale'",
+        "- 'zero_optimizaton' is unknown, the nearest is 'zero_optimization'",
+        "- 'qqq' is unknown",
+        "- 'zero_optimization.stge' is unknown, the nearest is 'zero_optimization.stage'",
+        "- 'zero_optimization.stage' is 4, expected 0, 1, 2, 3",
+        "- 'zero_optimization.overlap_comm' is 'auto', expected true or false or null; \"auto\" is "
+        "resolved from training_arguments, as transformers' Trainer does",
+        "- 'bf16' is 3, expected a block",
+    ]
+
+
+def optimizer(kind, **params):
+    return {**PLAIN, "optimizer": {"type": kind, "params": params}}
+
+
+def schedule(kind, **params):
+    return {**PLAIN, "scheduler": {"type": kind, "params": params}}
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({**PLAIN, "optimizer": {}}, "has no 'optimizer.type'"),
+        (optimizer("adamv"), "'optimizer.type' is 'adamv', the nearest is 'adam'"),
+        (optimizer("sgd"), "'optimizer.type' is 'sgd', the nearest is 'SGD'"),
+        (optimizer("OneBitAdam"), "'OneBitAdam', which is not here: compressed gradients change"),
+        (optimizer("MuSGD"), "'MuSGD', which is not here: it needs the package mup"),
+        (optimizer("LBFGS"), "'optimizer.type' is 'LBFGS'"),
+        (optimizer("Adam", rl=1), "'optimizer.params.rl' is unknown, expected lr, bias_corr"),
+        (optimizer("Adam", weight_decai=1), "the nearest is 'weight_decay'"),
+        (optimizer("Adam", lr="1"), "'optimizer.params.lr' is '1', expected a number from 0 on"),
+        (optimizer("Adam", lr="auto"), '"auto" is resolved from training_arguments'),
+        (optimizer("Adam", lr=-1), "'optimizer.params.lr' is -1, expected a number from 0 on"),
+        (optimizer("Adam", betas=[0.9]), "expected two numbers from 0 to below 1"),
+        (optimizer("Lamb", max_grad_norm=1), "is not supported, give 'gradient_clipping'"),
+        (optimizer("SGD", momentum=0.9, rho=1), "'optimizer.params.rho' is unknown"),
+        (optimizer("SGD", dampening="x"), "'optimizer.params.dampening' is 'x', expected a number"),
+        (optimizer("SGD", maximize=1), "'optimizer.params.maximize' is 1, expected true or false"),
+        (optimizer("Adafactor", eps=[1]), r"expected 2 of them, as \[None, 0.001\]"),
+        (optimizer("SGD", nesterov=True), "Nesterov momentum requires a momentum"),
+        (optimizer("Adagrad", amsgrad=True), "Adagrad has none"),
+        (optimizer("Muon", per_head_muon=True), "give model_parameters groups with a view"),
+        (optimizer("Muon", adam_w_mode=False, weight_decay=0.1), "Adam beside Muon decays"),
+        (optimizer("Muon", ns_method="cubic"), "expected 'gram', 'standard'"),
+        (schedule("WarmupLr"), "'scheduler.type' is 'WarmupLr', the nearest is 'WarmupLR'"),
+        (schedule("Cubic"), "'scheduler.type' is 'Cubic', expected LRRangeTest, OneCycle"),
+        (schedule("WarmupDecayLR"), "'scheduler.params' has no 'total_num_steps', expected them"),
+        (schedule("WarmupLR", warmup_min_lr="0"), "expected a number, or a list of one for each"),
+        (schedule("WarmupLR", warmup_min_lr=[0, 0]), "expected 1 value for min_lr, got 2"),
+        (schedule("StepLR", step_size="x"), "'scheduler.params' do not give a schedule: .*'str'"),
+        (schedule("ReduceLROnPlateau"), "'scheduler.type' is 'ReduceLROnPlateau'"),
+        (schedule("LambdaLR"), "'scheduler.params' has no 'lr_lambda', expected them"),
+        ({**PLAIN, "fp16": {"enabled": True, "initial_scale_power": 2000}}, "at most 1023"),
+        (schedule("WarmupLR", warmup_steps=3), "the nearest is 'warmup_num_steps'"),
+        (schedule("WarmupLR", warmup_num_steps=0), "expected a whole number from 1 on"),
+        (schedule("WarmupLR", warmup_type="cubic"), "expected 'log', 'linear'"),
+        (schedule("OneCycle", cycle_min_lr=0, cycle_max_lr=1, cycle_first_step_size=0),
+         "cycle_first_step_size must be positive"),
+        ({**PLAIN, "scheduler": {"params": {}}}, "has no 'scheduler.type'"),
+        ({**PLAIN, "fp16": {"enabled": True}, "bf16": {"enabled": True}},
+         "bfloat16 and fp16 modes cannot be simultaneously enabled"),
+        ({**PLAIN, "bf16": {"enabled": True, "bf16_master_weights_and_grads": True}},
+         "'zero_optimization.stage' is 0, expected 1 to 3"),
+        ({**PLAIN, "zero_optimization": {"stage": 1},
+          "bf16": {"enabled": True, "bf16_optimizer_states": True}},
+         "bf16_optimizer_states requires bf16_master_weights_and_grads"),
+        ({**PLAIN, "bfloat16": {}, "bf16": {}}, "'bfloat16' and 'bf16' are both given"),
+        ({**PLAIN, "aio": {}, "zero_optimization": {"aio": {}}}, "are both given"),
+        ({**PLAIN, "zero_optimization": {"cpu_offload": True, "offload_optimizer": {}}},
+         "'zero_optimization.cpu_offload' and 'offload_optimizer' are both given"),
+        ({**PLAIN, "zero_optimization": {"stage": 3}},
+         "parameters are not DTensors: call torch.distributed.fsdp.fully_shard"),
+        ({**PLAIN, "zero_optimization": {"offload_optimizer": {"device": "nvme"}}},
+         "expected an 'nvme_path' beside it"),
+        ({"optimizer": {"type": "Adam"}}, "Either train_batch_size or train_micro_batch_size_per_"),
+        ({**PLAIN, "train_micro_batch_size_per_gpu": 3}, r"4 != 3 \* 1 \* 1"),
+        ({**PLAIN, "train_micro_batch_size_per_gpu": 8}, r"4 != 8 \* 0 \* 1"),
+        ({**PLAIN, "gradient_accumulation_steps": 3}, r"4 != 1 \* 3 \* 1"),
+    ],
+)  # fmt: skip
+def test_refused(config, words):
+    refused(config, words)
+
+
+def test_states_on_disk(tmp_path):
+    """As Hugging Face's file for NVMe has them, with parameters in memory."""
+    zero = copy.deepcopy(FILES["NVMe"]["zero_optimization"])
+    zero |= {"stage": 2, "offload_param": None, "reduce_bucket_size": 1000}
+    zero["offload_optimizer"]["nvme_path"] = str(tmp_path)
+    zero = {key: value for key, value in zero.items() if value != "auto"}
+    made = optimizer_of({**PLAIN, "zero_optimization": zero})
+    assert made._placed == st.Place("disk", str(tmp_path), buffers=4, threads=32)
+
+
+def test_what_lies_on_a_device_stays_there():
+    said = Said(with_key(f"{OPTIMIZER}.device", "cpu"))
+    of_device = [torch.ones(2, device="meta")]
+    with pytest.raises(ValueError, match="is 'cpu', and parameters lie on meta: states of those"):
+        _config.place_of(said, of_device)
+    said = Said(with_key(f"{PARAM}.device", "cpu"))
+    with pytest.raises(
+        ValueError, match=r"fully_shard\(..., offload_policy=CPUOffloadPolicy\(\)\)"
+    ):
+        _config.place_of(said, of_device)
+
+
+def test_files(tmp_path):
+    path = tmp_path / "ds_config.json"
+    path.write_text(json.dumps({**PLAIN, "train_batch_size": 6}))
+    assert quiet(path, model_of())[0].train_batch_size == 6
+    assert quiet(str(path), model_of())[0].train_batch_size == 6
+    with pytest.raises(FileNotFoundError, match="absent.json"):
+        from_config(tmp_path / "absent.json", model_of())
+    for text, words in (
+        ('{"a": 1', r"ds_config.json: Expecting ',' delimiter: line 1 column 8"),
+        ('{"a": 1, "b": 2, "a": 3}', r"Duplicate keys in DeepSpeed config: \['a'\]"),
+        ("[1]", r"the file has \[1\], expected a JSON object"),
+    ):
+        path.write_text(text)
+        refused(path, words)
+    with pytest.raises(TypeError, match="config is 3, expected a dict or the path of a JSON file"):
+        from_config(3, model_of())
+    frozen = model_of().requires_grad_(False)
+    refused(PLAIN, "no parameter needs a gradient", frozen)
+
+
+def test_the_dict_stays_as_it_is():
+    config = copy.deepcopy(FILES["ZeRO-2, auto"])
+    before = copy.deepcopy(config)
+    quiet(config, model_of(), arguments())
+    assert config == before
+
+
+# --- Optimizers and batches -----------------------------------------------------------------------
+
+D = st.deepspeed
+CLASSES = [
+    ("Adam", {}, D.FusedAdam, {"weight_decay": 0.0, "eps": 1e-8}),
+    ("aDaMw", {"weight_decay": 0.1}, D.FusedAdam, {"weight_decay": 0.1}),
+    ("Adam", {"torch_adam": True}, st.AdamW, {"weight_decay": 0.01}),
+    ("Adam", {"torch_adam": True, "adam_w_mode": False, "foreach": True}, st.Adam, {}),
+    ("AdamW", {"torch_adam": True, "adam_w_mode": False}, st.AdamW, {}),
+    ("Lamb", {"max_coeff": 0.3, "min_coeff": 0.01}, D.FusedLamb, {"max_coeff": 0.3}),
+    ("Lion", {}, st.Lion, {"lr": 1e-3, "betas": (0.9, 0.999)}),
+    ("Adagrad", {"eps": 1e-9}, st.Adagrad, {"eps": 1e-9, "lr": 0.01}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9}, st.SGD, {"momentum": 0.9}),
+    ("RMSprop", {"alpha": 0.9}, st.RMSprop, {"alpha": 0.9}),
+    ("NAdam", {}, st.NAdam, {"lr": 2e-3}),
+    ("Adafactor", {"eps": [None, 0.01]}, st.Adafactor, {"eps": (None, 0.01)}),
+]
+
+
+@pytest.mark.parametrize(("name", "params", "kind", "values"), CLASSES)
+def test_classes(name, params, kind, values):
+    made = optimizer_of(optimizer(name, **params))
+    assert type(made) is kind
+    assert {key: made.param_groups[0][key] for key in values} == values
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "mode"),
+    [("Adam", {}, True), ("Adam", {"adam_w_mode": False}, False),
+     ("AdamW", {"adam_w_mode": False}, True)],
+)  # fmt: skip
+def test_adam_is_adamw_unless_it_says_so(name, given, mode):
+    assert optimizer_of(optimizer(name, **given)).adam_w_mode == (1 if mode else 0)
+
+
+def test_muon():
+    """Matrices but embeddings and the head are Muon's; kernels have a group of their own."""
+    model = model_of()
+    model.conv = torch.nn.Conv2d(3, 4, 3)
+    config = optimizer("Muon", lr=0.1, muon_lr=0.05, betas=[0.8, 0.9], weight_decay=0.1)
+    made = quiet(config, model)[0].optimizer
+    groups = [(g["use_muon"], g["lr"], g.get("view"), g["param_names"]) for g in made.param_groups]
+    assert groups == [
+        (True, 0.05, None, ["up.weight"]),
+        (True, 0.05, "o i h w -> o (i h w)", ["conv.weight"]),
+        (False, 0.1, None, ["embed.weight", "up.bias", "norm.weight", "norm.bias",
+                            "lm_head.weight", "lm_head.bias", "conv.bias"]),
+    ]  # fmt: skip
+    assert made.param_groups[2]["betas"] == (0.8, 0.9)
+    model.up.weight.use_muon = False
+    made = quiet(optimizer("muon"), model)[0].optimizer
+    assert made.param_groups[0]["param_names"] == ["conv.weight"]
+    assert made.param_groups[1]["lr"] == 3e-4
+
+
+def test_model_parameters():
+    model = model_of()
+    groups = [{"params": model.up.parameters(), "lr": 0.5}, {"params": model.norm.weight}]
+    made = quiet(PLAIN, model, model_parameters=groups)[0].optimizer
+    assert [(len(g["params"]), g["lr"]) for g in made.param_groups] == [(2, 0.5), (1, 0.01)]
+    model.embed.requires_grad_(False)
+    assert len(quiet(PLAIN, model)[0].optimizer.param_groups[0]["params"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [((12, 2, 3), (12, 2, 3)), ((12, 2, None), (12, 2, 3)), ((12, None, 3), (12, 2, 3)),
+     ((None, 2, 3), (12, 2, 3)), ((4, None, None), (4, 2, 1)), ((None, 2, None), (4, 2, 1))],
+)  # fmt: skip
+def test_batches(given, wanted):
+    names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    said = Said({n: v for n, v in zip(names, given, strict=True) if v is not None})
+    assert tuple(_config._batches(said, None, 2)[name] for name in names) == wanted
+
+
+def test_gradient_clipping_is_1_where_the_file_has_none():
+    config = {k: v for k, v in PLAIN.items() if k != "gradient_clipping"}
+    setup, told = quiet(config, model_of())
+    assert setup.optimizer.clip[0].max_norm == setup.gradient_clipping == 1.0
+    assert told == [
+        "stepc: of the DeepSpeed configuration gradient_clipping is absent: DeepSpeed's default of "
+        "1.0 is taken"
+    ]
+
+
+# --- "auto" ---------------------------------------------------------------------------------------
+
+
+def test_auto():
+    setup, _ = quiet(FILES["ZeRO-2, auto"], model_of(hidden_size=8), arguments())
+    group = setup.optimizer.param_groups[0]
+    assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.99), 1e-7, 0.01)
+    assert (setup.train_batch_size, setup.train_micro_batch_size_per_gpu) == (4, 2)
+    assert setup.gradient_accumulation_steps == 2 and setup.optimizer.clip[0].max_norm == 0.5
+    schedule = setup.lr_scheduler
+    assert (schedule.warmup_num_steps, schedule.max_lrs, schedule.min_lrs) == (3, [3e-3], [0])
+    assert setup.dtype == torch.float16 and setup.optimizer.loss_scale == 2.0**16
+
+
+@pytest.mark.parametrize("name", ["ZeRO-2, auto", "ZeRO-2, by hand"])
+def test_files_of_hugging_face(name):
+    """On one process and its CPU nothing is to be moved. The file by hand has no batch."""
+    same = {"learning_rate": 3e-5, "adam_beta1": 0.8, "adam_beta2": 0.999, "adam_epsilon": 1e-8,
+            "weight_decay": 3e-7, "warmup_steps": 500}  # fmt: skip
+    given = arguments() if "auto" in name else arguments(**same)
+    setup, told = quiet(FILES[name], model_of(hidden_size=8), given)
+    assert type(setup.optimizer) is D.DeepSpeedCPUAdam and setup.zero_stage == 2
+    assert len(told) == 1 and "zero_optimization.contiguous_gradients" in told[0]
+    loss = setup.optimizer.param_groups[0]["params"][0].float().square().sum()
+    setup.backward(loss)
+    setup.step()
+    assert setup.global_steps == 1
+
+
+@pytest.mark.parametrize("name", ["ZeRO-3, auto", "ZeRO-3, by hand", "NVMe"])
+def test_files_of_hugging_face_for_stage_3(name):
+    """Of a plain model; test/distributed/ds_config_cases.py has them with fully_shard."""
+    same = {"learning_rate": 3e-5, "adam_beta1": 0.8, "adam_beta2": 0.999, "adam_epsilon": 1e-8,
+            "weight_decay": 3e-7, "warmup_steps": 500}  # fmt: skip
+    given = arguments(**same if "hand" in name else {})
+    words = refused(FILES[name], "fully_shard", model_of(hidden_size=8), training_arguments=given)
+    assert "'zero_optimization.stage' is 3" in words
+
+
+def test_sizes_of_buckets_by_hidden_size():
+    for config in ({"hidden_size": 8}, {"hidden_sizes": [4, 8]},
+                   {"text_config": type("C", (), {"hidden_size": 8})}):  # fmt: skip
+        file = copy.deepcopy(FILES["ZeRO-3, auto"])
+        _config.resolve(file, arguments(), model_of(**config), None, 1)
+        zero = file["zero_optimization"]
+        assert zero["reduce_bucket_size"] == 64 and zero["stage3_prefetch_bucket_size"] == 57
+        assert zero["stage3_param_persistence_threshold"] == 80
+    refused(
+        FILES["ZeRO-3, auto"], "neither `hidden_size` nor `hidden_sizes` entry.*_persistence_thr",
+        training_arguments=arguments(),
+    )  # fmt: skip
+
+
+def test_contradictions_are_refused_as_the_trainer_does():
+    config = {
+        "train_batch_size": 8, "gradient_clipping": 1.0, "bf16": {"enabled": True},
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "betas": [0.9, 0.99], "eps": "auto"}},
+        "scheduler": {"type": "WarmupDecayLR",
+                      "params": {"total_num_steps": 30, "warmup_num_steps": "auto"}},
+    }  # fmt: skip
+    words = refused(config, "Please correct the following", training_arguments=arguments())
+    assert words.splitlines()[1:] == [
+        "- ds train_batch_size=8 vs hf train_batch_size (calculated)=4",
+        "- ds gradient_clipping=1.0 vs hf max_grad_norm=0.5",
+        "- ds optimizer.params.lr=0.001 vs hf learning_rate=0.003",
+        "- ds bf16.enabled=True vs hf bf16|bf16_full_eval=False",
+        "- ds scheduler.params.total_num_steps=30 vs hf num_training_steps (calculated)=20",
+        "The easiest method is to set these DeepSpeed config values to 'auto'.",
+    ]
+
+
+def test_the_number_of_steps():
+    config = schedule("WarmupDecayLR", total_num_steps="auto", warmup_num_steps="auto")
+    same = {"learning_rate": 0.01, "max_grad_norm": 0.0, "fp16": False}
+    open_end = arguments(**same, max_steps=-1)
+    refused(config, "'scheduler.params.total_num_steps': \"auto\" needs the number of",
+            training_arguments=open_end)  # fmt: skip
+    made, _ = quiet(config, model_of(), open_end, num_training_steps=50)
+    assert made.lr_scheduler.total_num_steps == 50 and made.lr_scheduler.warmup_num_steps == 3
+    config = schedule("WarmupLR", warmup_num_steps="auto")
+    assert quiet(config, model_of(), open_end)[0].lr_scheduler.warmup_num_steps == 3
+    open_end.warmup_steps = 0  # as 1, which DeepSpeed's warm-up needs
+    config["scheduler"]["params"]["warmup_num_steps"] = 1
+    assert quiet(config, model_of(), open_end)[0].lr_scheduler.warmup_num_steps == 2
+    config["scheduler"]["params"]["warmup_num_steps"] = "auto"
+    open_end.warmup_steps = 0.1
+    refused(config, "'scheduler.params.warmup_num_steps'", training_arguments=open_end)
+
+
+def test_training_arguments_of_transformers(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    given = transformers.TrainingArguments(
+        output_dir=str(tmp_path), per_device_train_batch_size=2, gradient_accumulation_steps=3,
+        warmup_steps=0.1, max_steps=100, learning_rate=2e-3, use_cpu=True, bf16=True,
+    )  # fmt: skip
+    config = {
+        "train_batch_size": "auto", "bf16": {"enabled": "auto"}, "gradient_clipping": "auto",
+        "scheduler": {"type": "WarmupDecayLR", "params": {
+            "total_num_steps": "auto", "warmup_num_steps": "auto", "warmup_max_lr": "auto"}},
+    }  # fmt: skip
+    setup, _ = quiet(config, model_of(), given)
+    assert setup.train_batch_size == 6 and setup.dtype == torch.bfloat16
+    assert setup.lr_scheduler.warmup_num_steps == 10 and setup.lr_scheduler.max_lrs == [2e-3] * 2
+    # Without an optimizer in the file it is the Trainer's AdamW, with its two groups.
+    assert type(setup.optimizer) is st.AdamW
+    names = [(g["weight_decay"], g["param_names"]) for g in setup.optimizer.param_groups]
+    assert names == [
+        (0.0, ["embed.weight", "up.weight", "lm_head.weight"]),
+        (0.0, ["up.bias", "norm.weight", "norm.bias", "lm_head.bias"]),
+    ]
+    given.optim = "adafactor"
+    refused(config, "optim 'adafactor', expected 'adamw_torch'", training_arguments=given)
+
+
+def test_for_the_trainer():
+    """Which divides losses and clips by itself."""
+    given = arguments(fp16=False, bf16=True)
+    config = {**FILES["ZeRO-2, auto"], "bf16": {"enabled": "auto"}}
+    setup, _ = quiet(config, model_of(hidden_size=8), given, for_trainer=True)
+    assert setup.optimizer.clip == () and setup.optimizer.accumulation_steps == 1
+    assert setup.gradient_clipping == 0.5 and setup.gradient_accumulation_steps == 2
+    refused(FILES["ZeRO-2, auto"], "'fp16.enabled' is True, and the Trainer scales losses",
+            model_of(hidden_size=8), training_arguments=arguments(), for_trainer=True)  # fmt: skip
