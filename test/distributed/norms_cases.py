@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from layouts_cases import named, parts, refused, stepped, values
 from on_ranks import case, main, same_bits
+from on_ranks import whole as whole_of
 from stepc import errors
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
@@ -250,6 +251,90 @@ def a_stage_without_parameters_takes_part():
             for key, param in own:
                 same_bits(param, whole[key], key)
         optimizer.load_state_dict(optimizer.state_dict())
+
+
+@case
+def dtensors_of_stages():
+    """Layouts say which DTensors are of a stage: the norm is that of all stages, in the step and by
+    itself, with a DTensor and a plain tensor that both stages have."""
+    grid = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "tp"))
+    stage = grid.get_local_rank("pp")
+    made, grads = ({k: torch.randn(8, 6) for k in ("own0", "own1", "tied", "plain")} for _ in "ab")
+    own = {"own": f"own{stage}", "tied": "tied", "plain": "plain"}
+    shared, others = [Replicate(), Replicate()], ["distinct", Replicate()]
+
+    def cut(name, tensor):
+        return (
+            tensor.clone() if name == "plain" else distribute_tensor(tensor, grid["tp"], [Shard(0)])
+        )
+
+    layouts = [("tied|plain", st.Layout(grid, shared)), (".*", st.Layout(grid, others))]
+    params = {k: torch.nn.Parameter(cut(k, made[of])) for k, of in own.items()}
+    whole = {k: torch.nn.Parameter(v.clone()) for k, v in made.items()}
+    clip = {"lr": 0.1, "clip": st.ClipByNorm(0.3)}
+    optimizer = st.SGD(list(params.items()), **clip, layouts=layouts)
+    alone = st.SGD(list(whole.values()), **clip)
+    for key, param in whole.items():
+        param.grad = grads[key].clone()
+    for key, param in params.items():
+        param.grad = cut(key, grads[own[key]])
+    norm = st.clip_grad_norm_(optimizer, 1e9)
+    expected = torch.nn.utils.get_total_norm(list(grads.values()))
+    assert math.isclose(norm, expected, rel_tol=1e-6), (norm, expected)
+    optimizer.step()
+    alone.step()
+    ours, theirs = optimizer.last_step.grad_norm, alone.last_step.grad_norm
+    assert math.isclose(ours, theirs, rel_tol=2**-48), (ours, theirs)
+    for key, param in params.items():
+        same_bits(whole_of(param), whole[own[key]], key)
+    lies = optimizer.describe_layouts()
+    assert "(8, 6)  (4, 6)  others along pp, dim 0 over tp" in lies, lies
+
+
+@case
+def what_layouts_cannot_say_of_a_dtensor():
+    grid = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "tp"))
+    for placements, more, words in (
+        ([Replicate(), Shard(1)], {}, "lies there as S(0); its layout has S(1) along tp"),
+        ([Shard(0), Replicate()], {}, "is not of its mesh; its layout has S(0) along pp"),
+        (["distinct", "distinct"], {}, "its layout has distinct along tp"),
+        (["distinct", Replicate()], {"grad": "partial"}, "whose gradient says itself what is to"),
+    ):
+        param = torch.nn.Parameter(distribute_tensor(torch.ones(4, 4), grid["tp"], [Shard(0)]))
+        layouts = [(".*", st.Layout(grid, placements, **more))]
+        optimizer = st.SGD([("own", param)], lr=0.1, layouts=layouts)
+        param.grad = param.detach().clone()
+        refused(errors.TensorError, words, optimizer.step)
+
+
+@case
+def stages_whose_passes_wait_for_each_other():
+    """As of a pipeline: with ``Zero(2)`` the first pass makes the plan, and a stage cannot ask the
+    one before, whose pass begins when this one is over."""
+    grid = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "dp"))
+    stage, replicas = grid.get_local_rank("pp"), grid["dp"].get_group()
+    beside = dist.get_rank() + (2 if stage == 0 else -2)
+    others = st.Layout(grid, ["distinct", Replicate()])
+    made = [torch.randn(4, 6), torch.randn(4, 6)]
+    param = torch.nn.Parameter(made[stage].clone())
+    whole = [torch.nn.Parameter(value.clone()) for value in made]
+    clip = {"lr": 0.1, "clip": st.ClipByNorm(0.3)}
+    zero = st.Zero(2, process_group=replicas)
+    optimizer = st.SGD([("own", param)], **clip, layouts=[(".*", others)], zero=zero)
+    alone = st.SGD(whole, **clip)
+    for _ in range(2):
+        word = torch.zeros(1)
+        if stage == 0:
+            dist.recv(word, beside)
+        param.square().sum().backward()
+        if stage == 1:
+            dist.send(word, beside)
+        optimizer.step()
+        sum(other.square().sum() for other in whole).backward()
+        alone.step()
+        alone.zero_grad()
+        optimizer.zero_grad()
+        same_bits(param, whole[stage], "the parameter")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-OPTIMIZERS = ("AdamW", "Adafactor", "CAME", "Lamb")
+OPTIMIZERS = ("AdamW", "Adafactor", "CAME", "Lamb", "GaLore")
 FILES = {"works_cases.py": 4, "works_of_eight_cases.py": 8}  # and on how many ranks they run
 
 
@@ -37,6 +37,7 @@ class Row:
 
 SET_SYNC = "`set_requires_gradient_sync`"
 OURS = "`opt.no_sync()`"
+MASTER = "use zero=Zero(1, ...) or Zero(2) of this optimizer in its place"
 PARTITION = "use zero=Zero(1, ...) or Zero(2) of this optimizer"
 
 ROWS = {
@@ -61,6 +62,9 @@ ROWS = {
     ),
     "pp": Row("PP, a tied tensor", "`layouts`, `shared_over`", "", "HybridParallel"),
     "pp_with_tp": Row("PP x TP", "`layouts`", "", "HybridParallel"),
+    "pp_with_tp_of_dtensors": Row(
+        "PP x TP of torch", "DTensors, `layouts` of stages", "", "HybridParallel"
+    ),
     "pp_with_zero1": Row(
         "PP x ZeRO-1", "`layouts`, `Zero(1, process_group=)`", "", "HybridParallel"
     ),
@@ -81,6 +85,20 @@ ROWS = {
         "HybridParallel, all axes",
         ranks=8,
     ),
+    "hybrid_of_dtensors": Row(
+        "PP x ZeRO-1 x TP of torch",
+        "DTensors, `layouts` of stages, `Zero(1, process_group=)`",
+        "",
+        "HybridParallel, all axes",
+        ranks=8,
+    ),
+    "hybrid_of_dtensors_and_zero2": Row(
+        "PP x ZeRO-2 x TP of torch",
+        "DTensors, `layouts` of stages, `Zero(2, process_group=)`",
+        OURS,
+        "HybridParallel, all axes",
+        ranks=8,
+    ),
     "ep": Row("EP", '`layouts`, `"distinct"`', "", "MoeHybrid"),
     "ep_with_zero1": Row(
         "EP x ZeRO-1", '`layouts`, `"distinct"`, `Zero(1, process_group=)`', "", "MoeHybrid"
@@ -88,18 +106,29 @@ ROWS = {
     "ep_with_zero2": Row(
         "EP x ZeRO-2", '`layouts`, `"distinct"`, `Zero(2, process_group=)`', OURS, "MoeHybrid"
     ),
+    "colossal_tp": Row(
+        "TP x DDP inside of ColossalAI", "`setup_distributed(...)`", "", "HybridParallel"
+    ),
     "colossal_zero": Row(
-        "ZeRO inside of ColossalAI", "`setup_distributed(...)`", "", "LowLevelZero, 1"
+        "ZeRO inside of ColossalAI",
+        "`setup_distributed(...)`",
+        "",
+        "LowLevelZero, 1",
+        {"GaLore": MASTER},
     ),
     "colossal_tp_with_zero": Row(
-        "TP x ZeRO inside of ColossalAI", "`setup_distributed(...)`", "", "HybridParallel"
+        "TP x ZeRO inside of ColossalAI",
+        "`setup_distributed(...)`",
+        "",
+        "HybridParallel",
+        {"GaLore": MASTER},
     ),
     "deepspeed_flat": Row(
         "DeepSpeed's flat partitions",
         "nothing to say",
         "",
         "",
-        dict.fromkeys(("Adafactor", "CAME", "Lamb"), PARTITION),
+        dict.fromkeys(("Adafactor", "CAME", "Lamb", "GaLore"), PARTITION),
     ),
 }
 
@@ -109,4 +138,41 @@ def table() -> str:
     head = ["layout", "of ColossalAI", "how", *OPTIMIZERS, "2 micro-batches", "without sync"]
     lines = [head, ["---"] * len(head)]
     lines += [[row.name, row.colossal or "-", row.how, *row.cells()] for row in ROWS.values()]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+# Of ColossalAI's page of distributed optimizers: its classes and ours, and plugins.
+COLOSSAL = {
+    "`DistributedLamb`": ("the same, `colossal.Lamb`", "Lamb"),
+    "`DistGaloreAwamW`": ("the same", "GaLore"),
+    "`DistributedAdaFactor`": ("the same, `hf.Adafactor`", "Adafactor"),
+    "`DistributedCAME`": ("the same, `colossal.CAME`", "CAME"),
+}
+PLUGINS = {
+    "HybridParallel": "TP, PP, DDP, ZeRO",
+    "LowLevelZero": "ZeRO-1, ZeRO-2",
+    "TorchDDP": "DDP",
+    "Gemini": "FSDP2",
+    "MoeHybrid": "EP, ZeRO",
+}
+
+
+def of_plugin(plugin: str, optimizer: str) -> str:
+    """What the rows say of it together."""
+    rows = [row for row in ROWS.values() if row.colossal.startswith(plugin)]
+    inside = [row for row in rows if "setup_distributed" in row.how]
+    own = [row for row in rows if row not in inside]
+    if any(optimizer in row.refused for row in own):
+        return "refused"
+    if any(optimizer in row.refused for row in inside):
+        return f"bits, {len(own)} ways; inside of its own ZeRO refused"
+    return f"bits, {len(rows)} ways" if len(rows) > 1 else "bits"
+
+
+def colossal_table() -> str:
+    """ColossalAI's table of optimizers and plugins, in Markdown."""
+    head = ["ColossalAI", "here", *(f"{name} ({how})" for name, how in PLUGINS.items())]
+    lines = [head, ["---"] * len(head)]
+    for theirs, (ours, optimizer) in COLOSSAL.items():
+        lines.append([theirs, ours, *(of_plugin(plugin, optimizer) for plugin in PLUGINS)])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

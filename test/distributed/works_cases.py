@@ -102,6 +102,12 @@ def pp_with_tp():
 
 @case
 @row
+def pp_with_tp_of_dtensors():
+    return layouts.PpWithTpOfDtensors
+
+
+@case
+@row
 def pp_with_zero1():
     return layouts.PpWithZero1
 
@@ -128,6 +134,12 @@ def ep_with_zero1():
 @row
 def ep_with_zero2():
     return layouts.EpWithZero2
+
+
+@case
+@row
+def colossal_tp():
+    return libraries.ColossalTp
 
 
 @case

@@ -4,7 +4,7 @@
 
 import stepc.torch as st
 import torch.distributed as dist
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from works_ways import MEGATRON, Grid, Replicas, Stage2, Way, cut, mesh_of
 
 
@@ -57,6 +57,24 @@ class PpWithTp(Grid):
         return {"layouts": [*layouts, (".*", st.Layout(self.mesh, ["distinct", Replicate()]))]}
 
 
+class PpWithTpOfDtensors(PpWithTp):
+    """The same, where tensor parallelism has made DTensors; what it has not cut are plain
+    tensors."""
+
+    def spread(self, name, tensor):
+        if name not in MEGATRON:
+            return tensor.clone()
+        cut = [Shard(MEGATRON[name])]
+        return distribute_tensor(tensor, self.mesh["tp"], cut, src_data_rank=None)
+
+    def arguments(self):
+        whole = [Replicate()] * (self.mesh.ndim - 1)
+        tied = st.Layout(self.mesh, [Replicate(), *whole])
+        return {
+            "layouts": [("embedding", tied), (".*", st.Layout(self.mesh, ["distinct", *whole]))]
+        }
+
+
 class PpWithZero1(Grid):
     """Two stages of two replicas."""
 
@@ -95,6 +113,19 @@ class Hybrid(Grid):
 
 
 class HybridOfZero2(Stage2, Hybrid):
+    pass
+
+
+class HybridOfDtensors(Hybrid):
+    """As torch's tensor and pipeline parallelism have them."""
+
+    spread = PpWithTpOfDtensors.spread
+
+    def arguments(self):
+        return {**super().arguments(), **PpWithTpOfDtensors.arguments(self)}
+
+
+class HybridOfDtensorsAndZero2(Stage2, HybridOfDtensors):
     pass
 
 

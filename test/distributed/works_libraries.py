@@ -5,7 +5,7 @@
 import torch
 import torch.distributed as dist
 from colossal_cases import LowLevelZero, working_of
-from works_ways import MEGATRON, Net, Replicas, cut, mesh_of
+from works_ways import MEGATRON, Grid, Net, Replicas, cut, mesh_of
 
 
 class ColossalZero(Replicas):
@@ -51,6 +51,26 @@ class ColossalTpWithZero(ColossalZero):
     tp = 2
 
 
+class ColossalTp(Grid):
+    """As HybridParallelPlugin has it without ZeRO: it has taken the mean over replicas."""
+
+    def __init__(self, make, made):
+        group = self.mesh["tp"].get_group()
+        working = working_of(made, group)
+        self.net = self.model = Net({name: param.data for name, param in working.items()})
+        for name, param in self.named():
+            if hasattr(working[name], "dist_layout"):
+                param.dist_layout = working[name].dist_layout
+        self.optimizer = make(self.named())
+        self.optimizer.setup_distributed(group, self.mesh["dp"].get_group(), {}, None, False)
+
+    def step(self):
+        for _, param in self.named():
+            dist.all_reduce(param.grad, group=self.mesh["dp"].get_group())
+            param.grad /= 2
+        self.optimizer.step()
+
+
 class DeepspeedFlat(Replicas):
     """As DeepSpeedZeroOptimizer has it: a rank's part of all elements as one tensor."""
 
@@ -58,7 +78,10 @@ class DeepspeedFlat(Replicas):
         super().__init__(make, made)
         self.flat = self.line([param for _, param in self.named()]).chunk(4)[self.at].clone()
         self.flat.requires_grad_()
-        self.optimizer.param_groups[0]["params"] = [self.flat]
+        *others, last = self.optimizer.param_groups
+        last["params"] = [self.flat]
+        for group in others:
+            group["params"] = []
 
     def line(self, tensors):
         line = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])

@@ -19,5 +19,17 @@ def hybrid_of_zero2():
     return layouts.HybridOfZero2
 
 
+@case
+@row
+def hybrid_of_dtensors():
+    return layouts.HybridOfDtensors
+
+
+@case
+@row
+def hybrid_of_dtensors_and_zero2():
+    return layouts.HybridOfDtensorsAndZero2
+
+
 if __name__ == "__main__":
     main()

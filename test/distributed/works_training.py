@@ -21,11 +21,30 @@ from works import OPTIMIZERS, ROWS
 from zoo import ALL
 
 PASSES = (1, 2, 2)
+
+
+def galore(params, **arguments):
+    """Matrices with a projection, which is made anew in each second step, and other parameters; of
+    one group a stage may have none."""
+    low, others = [], []
+    for param in params:
+        tensor = param[1] if isinstance(param, tuple) else param
+        (low if tensor.dim() == 2 else others).append(param)
+    names = {"param_names": []} if isinstance(params[0], tuple) else {}
+    projected = {"rank": 2, "update_proj_gap": 2, "scale": 0.25, "proj_type": "std"}
+    groups = [
+        {"params": own, **({} if own else names), **more}
+        for own, more in ((low, projected), (others, {}))
+    ]
+    return st.colossal.DistGaloreAwamW(groups, lr=1e-2, nbits=32, **arguments)
+
+
 MAKES = {
     "AdamW": ALL["AdamW"],
     "Adafactor": ALL["hf.Adafactor"],
     "CAME": ALL["CAME"],
     "Lamb": lambda params, **k: st.colossal.Lamb(params, lr=1e-2, weight_decay=0.1, **k),
+    "GaLore": galore,
 }
 
 

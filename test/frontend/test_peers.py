@@ -58,6 +58,13 @@ ORIGINALS = {
         ("adam", False),
         ("bias_correction", False),
     ],
+    colossal.DistributedLamb: [
+        ("lr", 1e-3),
+        BETAS,
+        ("eps", 1e-6),
+        ("weight_decay", 0),
+        ("bias_correction", True),
+    ],
     apex.FusedLAMB: [
         ("lr", 1e-3),
         ("bias_correction", True),
@@ -353,3 +360,24 @@ def test_keys_of_groups_are_arguments():
     assert "betas" not in keys and "more" not in keys and "beta1" in keys
     (group,) = Own(params, 2, lr=0.5).param_groups
     assert set(group) == keys and group["lr"] == 1.0
+
+
+def test_distributed_names_of_colossal():
+    """Adafactor and CAME have the numbers of the others; LAMB is corrected for bias."""
+    assert colossal.DistributedAdaFactor is colossal.Adafactor is hf.Adafactor
+    assert colossal.DistributedCAME is colossal.CAME is came.CAME
+    stepped = []
+    for kind, more in (
+        (colossal.DistributedLamb, {}),
+        (colossal.Lamb, {"bias_correction": True}),
+        (colossal.Lamb, {}),
+    ):
+        torch.manual_seed(0)
+        (param,) = make_params([(3, 4)])
+        optimizer = kind([param], lr=0.1, weight_decay=0.1, **more)
+        for _ in range(3):
+            param.grad = torch.randn(3, 4)
+            optimizer.step()
+        stepped.append(param.detach().clone())
+    distributed, corrected, plain = stepped
+    assert distributed.equal(corrected) and not distributed.equal(plain)

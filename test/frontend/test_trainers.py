@@ -166,3 +166,76 @@ def test_closure_of_lightning(wrap):
     (ours, left), (theirs, right) = nets
     assert distance(list(ours.parameters()), list(theirs.parameters())) < 1e4
     assert left == pytest.approx(right, rel=1e-4)
+
+
+@pytest.fixture(scope="module")
+def lightning():
+    return pytest.importorskip("lightning")
+
+
+def run_of_lightning(lightning, folder, kind, steps, resume=None):
+    """The real Lightning, on the processor: a schedule and clipping. All batches are alike: where a
+    run is resumed it does not say at which its loader begins."""
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = Net()
+
+        def training_step(self, batch, _):
+            return self.net(**batch)["loss"]
+
+        def configure_optimizers(self):
+            optimizer = kind(self.parameters(), lr=1e-2)
+            schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+            return {
+                "optimizer": optimizer,
+                "lr_scheduler": {"scheduler": schedule, "interval": "step"},
+            }
+
+    module = Module()
+    keeps = lightning.pytorch.callbacks.ModelCheckpoint(
+        folder, "{step}", save_top_k=-1, every_n_train_steps=3
+    )
+    trainer = lightning.Trainer(
+        accelerator="cpu", devices=1, max_steps=steps, logger=False, enable_progress_bar=False,
+        enable_model_summary=False, default_root_dir=folder, callbacks=[keeps],
+        gradient_clip_val=0.5, use_distributed_sampler=False,
+    )  # fmt: skip
+    loader = torch.utils.data.DataLoader(data()[:4] * 8, batch_size=4)
+    trainer.fit(module, loader, ckpt_path=resume)
+    return trainer, module
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lightning(lightning, tmp_path):
+    """Beside torch's AdamW; and resumed from its checkpoint, to the bit."""
+    trainer, ours = run_of_lightning(lightning, tmp_path / "ours", stepc.torch.AdamW, 6)
+    _, theirs = run_of_lightning(lightning, tmp_path / "theirs", torch.optim.AdamW, 6)
+    assert type(trainer.optimizers[0]) is stepc.torch.AdamW
+    assert trainer.optimizers[0].last_step is not None
+    assert distance(list(ours.parameters()), list(theirs.parameters())) < 1e4
+    half = str(tmp_path / "ours" / "step=3.ckpt")
+    again, resumed = run_of_lightning(lightning, tmp_path, stepc.torch.AdamW, 6, half)
+    assert float(next(iter(again.optimizers[0].state.values()))["step"]) == 6
+    assert bits_equal(list(ours.parameters()), list(resumed.parameters()))
+
+
+def test_galore_groups_in_the_trainer(tmp_path):
+    """In place of ``optim="galore_adamw"`` and ``optim_target_modules``: groups of the model's
+    matrices in ``optimizer_cls_and_kwargs``."""
+    from stepc.torch.colossal import get_galore_param_groups
+    from transformers import Trainer, TrainingArguments
+
+    model = Net()
+    groups = get_galore_param_groups(model, weight_decay=0.1, rank=2, update_proj_gap=2)
+    arguments = TrainingArguments(
+        str(tmp_path), max_steps=4, per_device_train_batch_size=4, report_to=[], use_cpu=True,
+        logging_strategy="no", disable_tqdm=True, seed=0,
+    )  # fmt: skip
+    given = (stepc.torch.GaLoreAdamW, {"params": groups, "lr": 1e-2})
+    trainer = Trainer(model, arguments, train_dataset=data(), optimizer_cls_and_kwargs=given)
+    trainer.train()
+    optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
+    assert type(optimizer) is stepc.torch.GaLoreAdamW and len(optimizer.param_groups) == 3
+    assert optimizer.state[model.a.weight]["exp_avg"].shape == (16, 2)

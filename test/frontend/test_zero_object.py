@@ -101,3 +101,26 @@ def test_classes_of_users_hand_it_on(alone):
         st.Optimizer(params, "frontend/optimizers/sgd.mlir", zero=zero),
     ):
         assert str(optimizer._zero).endswith("overlap=False")
+
+
+OF_OTHERS = {
+    f"{module.__name__.rpartition('.')[2]}.{name}": getattr(module, name)
+    for module in (st.apex, st.came, st.colossal, st.deepspeed, st.hf)
+    for name in module.__all__
+    if isinstance(getattr(module, name), type)
+    and issubclass(getattr(module, name), torch.optim.Optimizer)
+}
+
+
+@pytest.mark.parametrize("name", OF_OTHERS)
+def test_classes_of_other_libraries_with_zero_2(alone, name):
+    """Stage 2 makes its buckets, which need all that the constructor is given, in the
+    constructor: the step is that without it."""
+    params = [[torch.nn.Parameter(torch.ones(4, 8)) for _ in range(2)] for _ in range(2)]
+    lr = {"lr": 1e-2} if name.endswith("CAME") else {}
+    for own, more in zip(params, ({}, {"zero": st.Zero(2)}), strict=True):
+        optimizer = OF_OTHERS[name](own, **lr, **more)
+        own[0].square().sum().backward()
+        optimizer.step()
+    assert not params[0][0].equal(torch.ones(4, 8))
+    assert all(a.equal(b) for a, b in zip(*params, strict=True))

@@ -183,6 +183,7 @@ DOCUMENTS = {
     "docs/passes.md": passes,
     "docs/scaling.md": scaling.page,
     "docs/distributed.md": layouts_table.page,
+    "docs/coming-from.md": layouts_table.colossal_page,
     "docs/deepspeed.md": ds_config_table.page,
 }
 

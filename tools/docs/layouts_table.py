@@ -1,5 +1,6 @@
-# The table of docs/distributed.md: what test/distributed/works.py says and its cases
-# (works_cases.py, works_of_eight_cases.py) assert, between `<!-- works -->` and `<!-- end -->`.
+# The tables of docs/distributed.md and docs/coming-from.md: what test/distributed/works.py says and
+# its cases (works_cases.py, works_of_eight_cases.py) assert, between `<!-- works -->`, or
+# `<!-- colossal -->`, and `<!-- end -->`.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 import re
@@ -8,15 +9,30 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "distributed.md"
-BLOCK = re.compile(r"(<!-- works -->\n).*?(<!-- end -->)", re.S)
+COLOSSAL = ROOT / "docs" / "coming-from.md"
+
+
+def _with(path, mark, table):
+    """The page with the table made anew between its marks."""
+    block = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- end -->)", re.S)
+    text = path.read_text()
+    if not block.search(text):
+        sys.exit(f"docs/{path.name} has no place for the table '{mark}' of works.py")
+    return block.sub(lambda match: f"{match[1]}\n{table}\n{match[2]}", text)
+
+
+def _works():
+    sys.path.insert(0, str(ROOT / "test" / "distributed"))
+    import works
+
+    return works
 
 
 def page():
-    """The page with the table made anew."""
-    sys.path.insert(0, str(ROOT / "test" / "distributed"))
-    from works import table
+    """docs/distributed.md: layouts and optimizers."""
+    return _with(PAGE, "works", _works().table())
 
-    text = PAGE.read_text()
-    if not BLOCK.search(text):
-        sys.exit("docs/distributed.md has no place for the table of works.py")
-    return BLOCK.sub(lambda match: f"{match[1]}\n{table()}\n{match[2]}", text)
+
+def colossal_page():
+    """docs/coming-from.md: ColossalAI's optimizers and plugins."""
+    return _with(COLOSSAL, "colossal", _works().colossal_table())

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Optimizers of ColossalAI, with a compiled step, and its loss scaler.
 
-Its Adafactor ignores ``lr`` and never measures the parameters' root mean square:
-``stepc.torch.hf.Adafactor`` is what it was made from.
+Its Adafactor ignores ``lr`` and never measures the parameters' root mean square: the one here is
+transformers', of which it was made. ``Distributed...`` are the classes that its plugins put in the
+place of others; here every class steps over ranks, and those names are for its arguments.
 """
 
 from __future__ import annotations
@@ -18,15 +19,20 @@ from .binding.features import DynamicLossScale
 from .binding.hypers import BETAS, named
 from .binding.placement import Place
 from .bitsandbytes.bits import OF_BITS, settings_of, tell_of_pages, with_bits
+from .optimizers import hf_adafactor
 from .optimizers.checks import check_betas
 from .optimizers.galore import GaLoreStep
 from .optimizers.peer import Peer, not_negative
 from .optimizers.peer_adam import GroupCounts, PeerAdam
 
 __all__ = [
+    "Adafactor",
     "CAME",
     "CPUAdam",
     "DistGaloreAwamW",
+    "DistributedAdaFactor",
+    "DistributedCAME",
+    "DistributedLamb",
     "DynamicGradScaler",
     "FusedAdam",
     "FusedLAMB",
@@ -35,7 +41,9 @@ __all__ = [
     "get_galore_param_groups",
 ]
 
-CAME = came.CAME
+CAME = DistributedCAME = came.CAME
+# With the numbers of ColossalAI's, and the `lr` that it is given.
+Adafactor = DistributedAdaFactor = hf_adafactor.Adafactor
 FusedLAMB = apex.FusedLAMB
 
 
@@ -83,10 +91,10 @@ class CPUAdam(PeerAdam, torch.optim.Optimizer):
         **features,
     ) -> None:
         features = _on_disk(nvme_offload_fraction, nvme_offload_dir, features)
-        self._begin(CPUAdam, locals())
-        self.adamw_mode = adamw_mode
+        self.adamw_mode = adamw_mode  # which _read_options asks for
         self.nvme_offload_fraction = nvme_offload_fraction
         self.nvme_offload_dir = nvme_offload_dir
+        self._begin(CPUAdam, locals())
 
 
 def _on_disk(fraction: float, folder: str | None, features: dict) -> dict:
@@ -207,6 +215,28 @@ class Lamb(Peer, torch.optim.Optimizer):
             "clamp_ratio": False,
             "adam": bool(self.adam),
         }
+
+
+class DistributedLamb(Lamb):
+    """LAMB as in ``colossalai.nn.optimizer.DistributedLamb``: :class:`Lamb` that is corrected for
+    bias unless it is told not to be, without ``adam``.
+
+    ColossalAI takes a parameter's norm of its half precision copy under ZeRO; here it is that of
+    the float32 that is stepped. Raises ValueError as :class:`Lamb`.
+    """
+
+    def __init__(
+        self,
+        params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        bias_correction: bool = True,
+        **features,
+    ) -> None:
+        self.adam = False
+        self._begin(DistributedLamb, locals())
 
 
 def get_galore_param_groups(

@@ -96,9 +96,9 @@ class DeepSpeedCPUAdam(PeerAdam, torch.optim.Optimizer):
             raise RuntimeError("DeepSpeedCPUAdam does not support the AMSGrad variant.")
         if not fp32_optimizer_states:
             raise ValueError("fp32_optimizer_states is False, expected True: states are float32")
-        self._begin(DeepSpeedCPUAdam, locals())
-        self.adam_w_mode = adamw_mode
+        self.adam_w_mode = adamw_mode  # which _read_options asks for
         self.fp32_optimizer_states = fp32_optimizer_states
+        self._begin(DeepSpeedCPUAdam, locals())
 
 
 class FusedLamb(Peer, torch.optim.Optimizer):

@@ -16,11 +16,12 @@ import torch
 import torch.distributed as dist
 
 from ..tensors.members import ObstacleError, parameter_name
+from .beside import beside
 from .dtensor import _local, is_dtensor
-from .exchanges import exchanging, within
+from .exchanges import exchanging, ranks_along, within
 from .layouts import Layout, find
 from .shared_memory import all_reduce
-from .sharing import Sharing, is_whole, placement_on, ranks_along
+from .sharing import Sharing, is_whole, placement_on
 
 _Axes = tuple[tuple[int, ...], ...]
 _Member = tuple[torch.Tensor, Layout | None, Sharing | None]
@@ -107,8 +108,9 @@ def _parameters(given) -> tuple[list[_Member], list, list]:
         for number, group in enumerate(item.param_groups):
             for place, param in enumerate(group["params"]):
                 layout = None
-                if rules and not is_dtensor(param):
-                    layout = find(rules, group, place, parameter_name(group, number, place))
+                if rules:
+                    of = beside if is_dtensor(param) else find
+                    layout = of(rules, group, place, parameter_name(group, number, place))
                 found.setdefault(id(param), (param, layout, sharing))
     return list(found.values()), sharings, timeouts
 
@@ -126,7 +128,9 @@ def _counts(member: tuple, placed: tuple, everywhere: dict) -> bool:
     """Whether what this rank has of a parameter is counted here, and by no other rank too."""
     param, layout, sharing = member
     for ranks in everywhere:
-        if not is_whole(placement_on(*placed, ranks)):
+        # A DTensor's layout says what is beside it, and not how it lies.
+        said = placed if layout is None else (layout.mesh, layout.placements)
+        if not is_whole(placement_on(*placed, ranks)) or not is_whole(placement_on(*said, ranks)):
             continue
         first = ranks[0] == dist.get_rank()
         if layout is not None and ranks in sharing.axes:
@@ -212,7 +216,7 @@ def _scale(grad: torch.Tensor, coefficient: torch.Tensor) -> None:
 
 def _placed(param: torch.Tensor, layout: Layout | None) -> tuple:
     """Mesh and placements of a parameter's gradient."""
-    if layout is not None:
+    if layout is not None and not is_dtensor(param):
         if layout.grad == "partial" or layout.grad_divisor is not None:
             raise ValueError(
                 f"a gradient of shape {tuple(param.shape)} is to be summed or divided by its "

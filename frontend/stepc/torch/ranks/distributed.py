@@ -162,6 +162,7 @@ class DistributedBinding(InParts, InPasses):
             if part.param in self._state:
                 self._take_over(part, self._state[part.param])
         self._inner: Binding | None = None
+        self._asks_stages = False
         self._previous = getattr(previous, "_inner", None)
         self._before: BeforeStep | None = None  # of a definition that exchanges something
         self._shown: set[int] = set()
@@ -250,9 +251,7 @@ class DistributedBinding(InParts, InPasses):
             along.update((id(part), set(self._torch_mesh.mesh.names)) for part in whole)
             items += [Item(f"whole {part.name}, {part.describe({})}") for part in whole]
         self._torch_mesh.tell(items)
-        if calls and self._sharing.axes:
-            self._torch_mesh.agree(self._torch_mesh.named(self._sharing.axes))
-            self._sharing.agree()
+        self._asks_stages = bool(calls and self._sharing.axes)
         if self._owners is not None:
             self._owners.learn(inner, self._state)
             for part in self._owners.parts:
@@ -268,6 +267,14 @@ class DistributedBinding(InParts, InPasses):
         passes = None if self._passes is None else weakref.proxy(self)
         before = BeforeStep(self._torch_mesh, self._planned, counts, along, passes)
         self._before = before if inner.exchanges or self._zero is not None else None
+
+    def _ask_stages(self) -> None:
+        """What they have and exchange: in the step, and not where a pass has the plan made, as a
+        pass of the stage before waits for that of the next."""
+        if self._asks_stages:
+            self._torch_mesh.agree(self._torch_mesh.named(self._sharing.axes))
+            self._sharing.agree()
+            self._asks_stages = False
 
     # --- A step ---------------------------------------------------------------
 
@@ -353,6 +360,7 @@ class DistributedBinding(InParts, InPasses):
         """Steps all parts, whose gradients have come."""
         if self._inner is None:
             self._bind()
+        self._ask_stages()
         if self._owners is not None:
             self._owners.bring(facts, self._state)
         before = self._before  # of this step, whatever is bound in it
@@ -384,6 +392,7 @@ class DistributedBinding(InParts, InPasses):
         if self._inner.run(self._local):
             return
         self._bind()
+        self._ask_stages()
         if self._owners is not None:
             self._owners.deliver()
             spread_gradients(self._planned)

@@ -18,8 +18,10 @@ from ..tensors.dlpack import set_grad
 from ..tensors.members import ObstacleError
 from ..tensors.stored import StoredState
 from .base_part import Part
-from .describe import lies
+from .beside import others_along, rest
+from .describe import axis_names, lies
 from .exchanges import exchanging
+from .layouts import DISTINCT
 from .state_parts import TOGETHER
 
 
@@ -47,8 +49,16 @@ class DTensorPart(Part):
     is_shared = False  # whether zero cuts it once more
 
     def __init__(
-        self, param, name: str, states_of, reduce_dtype: torch.dtype | None = None, seen=None
+        self,
+        param,
+        name: str,
+        states_of,
+        reduce_dtype: torch.dtype | None = None,
+        seen=None,
+        how=None,
+        sharing=None,
     ):
+        self.how, self._sharing = how, sharing  # what layouts say is beside it
         self.param, self.name, self.states_of, self.seen = param, name, states_of, seen
         self._reduce_dtype = reduce_dtype
         self._spec = param._spec
@@ -59,7 +69,12 @@ class DTensorPart(Part):
 
     @property
     def lies(self) -> list[str]:
-        return lies(self.param.device_mesh, self.param.placements)
+        own = lies(self.param.device_mesh, self.param.placements)
+        if self.how is None:
+            return own
+        mesh, shared = self.how.mesh, self.how.shared_over
+        others = [f"others along {axis_names(mesh)[d]}" for d in _distinct(self.how)]
+        return [*others, *([] if shared is None else [f"shared over {shared}"]), *own]
 
     def describe(self, axes: dict) -> str:
         """All of the whole tensor, and how it lies."""
@@ -67,14 +82,27 @@ class DTensorPart(Part):
         over = "+".join(axes[self.param.device_mesh])
         return (
             f"{self.param.dtype} of shape {tuple(self.param.shape)}, DTensor of {placements} over "
-            f"{over}"
+            f"{over}{self._words_of_layout(axes)}"
         )
 
+    def _words_of_layout(self, axes: dict) -> str:
+        words = [f", others along {axes[self.how.mesh][dim]}" for dim in _distinct(self.how)]
+        if self.how is not None and self.how.shared_over is not None:
+            words.append(f", shared over {self.how.shared_over}")
+        return "".join(words)
+
     def alike(self, axes: dict, mesh) -> set[str]:
-        return set(axes[self.param.device_mesh])
+        """Not along what stages, which may have other tensors, lie on."""
+        own = set(axes[self.param.device_mesh])
+        even = [d for d in rest(self.param, self.how) if d not in _distinct(self.how)]
+        even = [d for d in even if not self._sharing.is_uneven(self.how.mesh, d)]
+        return own | {axes[self.how.mesh][d] for d in even}
 
     def resolve(self, axes: dict, mesh) -> None:
         layout = _layout(self.param, axes[self.param.device_mesh], self.name)
+        others = others_along(self.param, self.how, self._sharing)
+        distinct = tuple(axes[self.how.mesh][dim] for dim in others)
+        layout = dataclasses.replace(layout, distinct=distinct)
         if self.is_seen:
             shape, start = self.seen_layout(layout.shape)
             self.layout = dataclasses.replace(layout, shape=shape, start=start)
@@ -160,9 +188,10 @@ class DTensorPart(Part):
         return not all(placement.is_replicate() for placement in self.param.placements)
 
     def cut_over(self) -> list:
-        """The process groups whose ranks have other parts of it."""
+        """The process groups whose ranks have other parts of it, or other tensors."""
         mesh, placements = self.param.device_mesh, self.param.placements
-        return [mesh.get_group(d) for d, p in enumerate(placements) if not p.is_replicate()]
+        own = [mesh.get_group(d) for d, p in enumerate(placements) if not p.is_replicate()]
+        return own + [self.how.mesh.get_group(d) for d in _distinct(self.how)]
 
     @property
     def first(self) -> tuple[int, ...]:
@@ -278,6 +307,11 @@ class DTensorPart(Part):
                 bits = self.show(name, state.to_local().view(torch.bfloat16))
                 return bits.full_tensor().view(torch.int16)
             return state.full_tensor()
+
+
+def _distinct(how) -> list[int]:
+    """The dims of a layout's mesh along which others are, if there is one."""
+    return [d for d, p in enumerate(() if how is None else how.placements) if p == DISTINCT]
 
 
 def _along(placement, dim: int):

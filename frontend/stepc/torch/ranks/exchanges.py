@@ -55,6 +55,12 @@ _failures: dict[tuple, int] = {}  # of this process, by group
 _made: dict[tuple[str, Ranks], dist.ProcessGroup] = {}
 
 
+def ranks_along(mesh, dim: int) -> Ranks:
+    """Those that differ from this one in the dim of a device mesh alone: what tells an axis from
+    others."""
+    return tuple(dist.get_process_group_ranks(mesh.get_group(dim)))
+
+
 def check_timeout(timeout) -> datetime.timedelta | None:
     """The argument of an optimizer; TypeError and ValueError."""
     if timeout is not None and not isinstance(timeout, datetime.timedelta):

@@ -71,6 +71,8 @@ def find_owned(optimizer, groups: list[list]) -> list[OwnedPart]:
     found = []
     for number, parts in enumerate(groups):
         for part in parts:
+            if optimizer._shards is not None:
+                _check_master(rules, number, part)
             if (why := why_owned(optimizer, rules, number, part)) is not None:
                 if part.local.device.type != "cpu":
                     raise ObstacleError(
@@ -83,6 +85,20 @@ def find_owned(optimizer, groups: list[list]) -> list[OwnedPart]:
                 owned.cost = sum(rules.find(number, shape).cost for shape in owned.block_shapes)
                 found.append(owned)
     return found
+
+
+def _check_master(rules: Rules, number: int, part) -> None:
+    """ObstacleError for a range of a matrix, as ColossalAI's ZeRO puts it into a group, of which
+    the rule needs the whole."""
+    if getattr(part, "axis", None) is None or part.whole_shape is None:
+        return
+    rule = rules.find(number, part.whole_shape).rule
+    if rule is not None and rule.needs_matrices:
+        raise ObstacleError(
+            f"{part.name} is {part.place}, as ColossalAI's ZeRO has cut it, and rule '{rule.name}' "
+            "needs whole matrices; use zero=Zero(1, ...) or Zero(2) of this optimizer in its place",
+            False,
+        )
 
 
 class _Among:

@@ -47,6 +47,7 @@ from ..tensors.dlpack import set_grad
 from ..tensors.members import ObstacleError, label_of, parameter_name
 from ..tensors.patterns import View, has_views, view_of
 from .base_part import Part, Seen, Shape, StatesOf
+from .beside import beside
 from .blocks import BlocksOf
 from .describe import shared_over
 from .dtensor import DTensorPart, is_dtensor
@@ -152,15 +153,17 @@ class Parts:
 
 def meshes_of(parts: list) -> list:
     """The device meshes on which parts lie, each once."""
-    return list(dict.fromkeys(mesh for mesh in map(_mesh_of, parts) if mesh is not None))
+    return list(dict.fromkeys(mesh for part in parts for mesh in _meshes_of(part)))
 
 
-def _mesh_of(part):
+def _meshes_of(part) -> list:
     if isinstance(part, ZeroPart):
-        return _mesh_of(part.inner)
+        return _meshes_of(part.inner)
     if isinstance(part, PlainPart):
-        return part.how.mesh
-    return part.param.device_mesh if isinstance(part, DTensorPart) else None
+        return [part.how.mesh]
+    if not isinstance(part, DTensorPart):
+        return []
+    return [part.param.device_mesh, *([] if part.how is None else [part.how.mesh])]
 
 
 def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf, sharing: Sharing):
@@ -186,7 +189,8 @@ def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf, 
             lambda tensor, how: PlainPart(tensor, name, how, states_of, None),
         )
     if is_dtensor(param):
-        part = DTensorPart(param, name, states_of, optimizer._reduce_dtype, seen)
+        how = beside(optimizer._layouts, group, place, name)
+        part = DTensorPart(param, name, states_of, optimizer._reduce_dtype, seen, how, sharing)
         part.is_shared = optimizer._zero is not None
         return part
     layout: Layout | None = None

@@ -16,16 +16,10 @@ import torch.distributed as dist
 
 from ... import errors
 from ..tensors.members import parameter_name
+from .beside import beside
 from .dtensor import is_dtensor
-from .exchanges import gathered
+from .exchanges import Ranks, gathered, ranks_along
 from .layouts import DISTINCT, SHARED, Layout, match
-
-Ranks = tuple[int, ...]
-
-
-def ranks_along(mesh, dim: int) -> Ranks:
-    """Those that differ from this one in the dim alone: what tells an axis from others."""
-    return tuple(dist.get_process_group_ranks(mesh.get_group(dim)))
 
 
 def placement_on(mesh, placements, ranks: Ranks):
@@ -80,9 +74,9 @@ class Sharing:
         self._found: dict[Ranks, list[dict[str, list[str]]]] = {}
         for number, group in enumerate(optimizer.param_groups if self.axes else ()):
             for place, param in enumerate(group["params"]):
-                if is_dtensor(param):
-                    continue
                 name = parameter_name(group, number, place)
+                if is_dtensor(param) and beside(optimizer._layouts, group, place, name) is None:
+                    continue
                 layout, key = match(optimizer._layouts, group, place, name)
                 self._own.append((name, key, layout))
                 self._keys[id(param)] = key
