@@ -132,7 +132,10 @@ class DeviceError(StatusError):
 
 
 class StoreError(StatusError):
-    """The file that keeps states on disk has no room, or cannot be read or written."""
+    """The file that keeps states on disk has no room, or cannot be read or written. ``torn``:
+    whether it was in the middle of a step, which has changed some parameters and states."""
+
+    torn = False
 
 
 class BusyError(StatusError):

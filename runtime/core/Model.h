@@ -68,7 +68,8 @@ struct ClassSegment {
   /// a bit for each of the first 64.
   uint64_t reads = 0;
   uint64_t writes = 0;
-  /// All that it has to do with, and what it may change.
+  /// All that it has to do with, and what it may change: of codes alone
+  /// `reads` and `writes` leave out what stays f32 between segments.
   uint64_t uses = 0;
   uint64_t changes = 0;
 };

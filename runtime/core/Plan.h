@@ -155,6 +155,7 @@ private:
   void setFollows(Takes &&takes) noexcept;
   void followGrads() noexcept;
   void stepListed(const std::vector<int64_t> &ids);
+  void unmarkListed(const std::vector<int64_t> &ids) noexcept;
   void beforeWait() override;
   void stepBucket(const TransferBucket &bucket) override;
   void requireReady(int64_t id) const;

@@ -123,7 +123,24 @@ void Plan::stepListed(const std::vector<int64_t> &ids) {
   }
   model.listParts(ids.data(), int64_t(ids.size()));
   engine->listsChanged();
-  engine->runParts();
+  try {
+    engine->runParts();
+  } catch (...) {
+    unmarkListed(ids);
+    throw;
+  }
+}
+
+/// These have not been stepped after all. With transfers other ranks have made
+/// their part of the step, or wait for this one.
+void Plan::unmarkListed(const std::vector<int64_t> &ids) noexcept {
+  for (int64_t id : ids) {
+    model.tensors[id].stepped = false;
+    --model.cohorts[model.cohortOf[id]].stepped;
+  }
+  steppedIds.resize(steppedIds.size() - ids.size());
+  if (transfers.any())
+    engine->poison();
 }
 
 void Plan::requireSteppable(int64_t id) const {

@@ -84,8 +84,7 @@ bool cpu::Engine::runSegments(const StepWork &work) {
       throw;
     broken = true;
     fail(error.getStatus(),
-         "%s; some tensors were stepped before, the plan cannot be used any "
-         "more",
+         "%s; some tensors were stepped before, and others were not",
          error.what());
   } catch (...) {
     return false;

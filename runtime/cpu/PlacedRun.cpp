@@ -9,11 +9,19 @@
 
 #include "core/Fault.h"
 #include "core/Status.h"
+#include "store/Store.h"
 
 #include <algorithm>
 
 using namespace stepc;
 using namespace stepc::cpu;
+
+PlacedRun::~PlacedRun() { leaveForeign(); }
+
+void PlacedRun::leaveForeign() noexcept {
+  if (ring && model.store->isForeign())
+    (void)ring.release();
+}
 
 void PlacedRun::reserve(int64_t pieceBytes) {
   newRing.reset();
@@ -28,8 +36,10 @@ void PlacedRun::reserve(int64_t pieceBytes) {
 }
 
 void PlacedRun::commit() noexcept {
-  if (newRing)
-    ring = std::move(newRing);
+  if (!newRing)
+    return;
+  leaveForeign();
+  ring = std::move(newRing);
 }
 
 /// Begins to read the next window into a slot.
@@ -90,6 +100,7 @@ bool PlacedRun::work(const StepWork &all, size_t slot, Workers &workers,
 
 bool PlacedRun::run(const StepWork &all, const WorkSegment &segment,
                     Workers &workers, RoundRunner &rounds) {
+  model.store->requireOwn();
   const size_t numSlots = windows.size();
   Windows next(model.store->getAddress(0), model.codes.data(),
                ring->getSlotBytes());

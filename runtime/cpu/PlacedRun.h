@@ -30,6 +30,11 @@ namespace stepc::cpu {
 class PlacedRun {
 public:
   explicit PlacedRun(Model &model) : model(model) {}
+  /// In a forked process the ring stays: its threads are not there, and what
+  /// they have may be locked for ever.
+  ~PlacedRun();
+  PlacedRun(const PlacedRun &) = delete;
+  PlacedRun &operator=(const PlacedRun &) = delete;
 
   /// Makes ready for pieces of so many bytes at most, 0: there are none; and
   /// has it be so.
@@ -49,6 +54,7 @@ public:
   int64_t getBytes() const { return ring ? ring->getBytes() : 0; }
 
 private:
+  void leaveForeign() noexcept;
   bool load(Windows &windows, size_t slot);
   bool work(const StepWork &all, size_t slot, Workers &workers,
             RoundRunner &rounds);

@@ -51,7 +51,7 @@ public:
       : base(base), codes(codes), mostBytes(mostBytes) {}
 
   /// From now on those of these parts.
-  void begin(const WorkPart *firstPart, const WorkPart *endPart);
+  void begin(const WorkPart *firstPart, const WorkPart *lastPart);
   /// The next one; false: there is none.
   bool next(Window &window);
 

@@ -24,8 +24,7 @@ using namespace stepc::store;
 
 File::~File() = default;
 
-/// Where there is no more room, how much there is.
-static std::string describeError(int error) {
+std::string stepc::store::describeError(int error) {
   std::array<char, 128> words;
   return strerror_r(error, words.data(), words.size());
 }
@@ -47,25 +46,35 @@ public:
     return pwrite(descriptor, from, bytes, offset);
   }
   int extend(int64_t begin, int64_t bytes) override {
-    int result;
-    do
-      result = fallocate(descriptor, 0, begin, bytes);
-    while (result != 0 && errno == EINTR);
+    if (takeRoom(begin, bytes) == 0)
+      return 0;
     // A file system without it: what has no room is found when it is written.
-    if (result != 0 && errno == EOPNOTSUPP)
-      result = ftruncate(descriptor, begin + bytes);
-    return result;
+    return errno == EOPNOTSUPP ? ftruncate(descriptor, begin + bytes) : -1;
+  }
+  void discard(int64_t begin, int64_t bytes) override {
+    (void)punch(begin, bytes);
   }
   int clear(int64_t begin, int64_t bytes) override {
-    if (fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin,
-                  bytes) == 0)
-      return extend(begin, bytes);
-    return errno == EOPNOTSUPP ? writeZeros(begin, bytes) : -1;
+    if (punch(begin, bytes) != 0)
+      return errno == EOPNOTSUPP ? writeZeros(begin, bytes) : -1;
+    // A hole reads as zeros, whether or not it gets its room at once.
+    return takeRoom(begin, bytes) == 0 || errno == EOPNOTSUPP ? 0 : -1;
   }
   std::string getName() const override { return name; }
   bool isDirect() const override { return direct; }
 
 private:
+  int takeRoom(int64_t begin, int64_t bytes) {
+    int result;
+    do
+      result = fallocate(descriptor, 0, begin, bytes);
+    while (result != 0 && errno == EINTR);
+    return result;
+  }
+  int punch(int64_t begin, int64_t bytes) {
+    return fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                     begin, bytes);
+  }
   int writeZeros(int64_t begin, int64_t bytes) {
     constexpr int64_t kMost = 1 << 20;
     size_t size = size_t(std::min(bytes, kMost));

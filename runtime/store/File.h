@@ -32,7 +32,9 @@ public:
   virtual int64_t write(const void *from, size_t bytes, int64_t offset) = 0;
   /// Makes these bytes the file's, as zeros.
   virtual int extend(int64_t begin, int64_t bytes) = 0;
-  /// Makes bytes that the file has zeros.
+  /// Gives the room of bytes back to the disk, if that can be.
+  virtual void discard(int64_t begin, int64_t bytes) = 0;
+  /// Makes bytes that the file has zeros, with room on the disk.
   virtual int clear(int64_t begin, int64_t bytes) = 0;
   /// As messages call it.
   virtual std::string getName() const = 0;
@@ -44,6 +46,9 @@ public:
 /// the process. `direct`: transfers that pass the system's cache, where the
 /// file system has them.
 std::unique_ptr<File> openFile(const std::string &directory, bool direct);
+
+/// What an errno stands for.
+std::string describeError(int error);
 
 /// All bytes, whatever the number of calls that it takes; where one fails an
 /// Error that names the file, the place and the reason.

@@ -15,12 +15,13 @@
 #include <cstring>
 #include <new>
 #include <sys/mman.h>
+#include <unistd.h>
 
 using namespace stepc;
 using namespace stepc::store;
 
 Store::Store(std::unique_ptr<File> ownFile, const StoreConfig &config)
-    : file(std::move(ownFile)), config(config) {
+    : file(std::move(ownFile)), config(config), process(getpid()) {
   void *reserved = mmap(nullptr, size_t(kReserved), PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED)
@@ -32,10 +33,20 @@ Store::Store(std::unique_ptr<File> ownFile, const StoreConfig &config)
 
 Store::~Store() { munmap(reinterpret_cast<void *>(base), size_t(kReserved)); }
 
+bool Store::isForeign() const { return getpid() != process; }
+
+void Store::requireOwn() const {
+  if (isForeign())
+    fail(STEPC_STORE_ERROR,
+         "%s belongs to process %lld, of which this one was forked",
+         file->getName().c_str(), static_cast<long long>(process));
+}
+
 [[noreturn]] static void failRoom(const File &file, int64_t bytes) {
+  int error = errno;
   fail(STEPC_STORE_ERROR, "%s: no room for %lld bytes more: %s",
        file.getName().c_str(), static_cast<long long>(bytes),
-       std::strerror(errno));
+       describeError(error).c_str());
 }
 
 /// A gap of this size, else new bytes at the end.
@@ -64,6 +75,7 @@ uintptr_t Store::take(int64_t bytes) {
   if (bytes < 0 || bytes > kReserved)
     fail(STEPC_INVALID_ARGUMENT, "%lld bytes are none that a store can have",
          static_cast<long long>(bytes));
+  requireOwn();
   int64_t size = std::max(roundUpToPage(bytes), kPage);
   std::lock_guard<std::mutex> lock(mutex);
   int64_t offset = find(size);
@@ -73,12 +85,15 @@ uintptr_t Store::take(int64_t bytes) {
 }
 
 void Store::give(uintptr_t address) {
+  if (isForeign())
+    return;
   std::lock_guard<std::mutex> lock(mutex);
   auto own = taken.find(getOffset(address));
   if (!contains(address) || own == taken.end())
     fail(STEPC_INVALID_ARGUMENT, "address %p is none that was taken of %s",
          reinterpret_cast<void *>(address), file->getName().c_str());
   auto [offset, size] = *own;
+  file->discard(offset, size);
   takenBytes -= size;
   taken.erase(own);
   auto after = gaps.lower_bound(offset);
@@ -156,6 +171,7 @@ void Store::read(uintptr_t address, int64_t bytes, void *to) {
 
 /// Pages that are written in part are read before.
 void Store::write(uintptr_t address, int64_t bytes, const void *from) {
+  requireOwn();
   forPages(address, bytes,
            [&](char *pages, int64_t offset, int64_t size, int64_t skipped,
                int64_t done, int64_t count) {

@@ -21,6 +21,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <sys/types.h>
 
 namespace stepc::store {
 
@@ -56,6 +57,11 @@ public:
   void readPages(void *to, int64_t bytes, int64_t offset);
   void writePages(const void *from, int64_t bytes, int64_t offset);
 
+  /// Whether the process is one that was forked of the store's: it shares the
+  /// file, whose states are not its own.
+  bool isForeign() const;
+  void requireOwn() const;
+
   const StoreConfig &getConfig() const { return config; }
   File &getFile() const { return *file; }
   int64_t getFileBytes() const;
@@ -65,7 +71,7 @@ public:
 
 private:
   /// Of addresses, of which the system gives more than there is memory.
-  static constexpr int64_t kReserved = int64_t(1) << 42;
+  static constexpr int64_t kReserved = int64_t(1) << 40;
 
   int64_t find(int64_t bytes);
   void requireTaken(uintptr_t address, int64_t bytes) const;
@@ -74,6 +80,7 @@ private:
 
   std::unique_ptr<File> file;
   StoreConfig config;
+  pid_t process;
   uintptr_t base = 0;
   mutable std::mutex mutex;
   /// By offset; the first page is nobody's.

@@ -61,6 +61,10 @@ public:
     content.resize(size_t(begin + bytes));
     return 0;
   }
+  void discard(int64_t begin, int64_t bytes) override {
+    std::lock_guard<std::mutex> lock(mutex);
+    std::memset(content.data() + begin, '?', size_t(bytes));
+  }
   int clear(int64_t begin, int64_t bytes) override {
     std::lock_guard<std::mutex> lock(mutex);
     std::memset(content.data() + begin, 0, size_t(bytes));

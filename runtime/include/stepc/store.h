@@ -18,7 +18,8 @@
 // checkpoint.
 //
 // Functions of a store may be called by any thread, but not for what a step
-// works on.
+// works on. A process that is forked may read, and give up handles and plans;
+// what would change the file is refused with STEPC_STORE_ERROR.
 //
 //===----------------------------------------------------------------------===//
 

@@ -155,7 +155,9 @@ class Binding(InParts):
         taken = [m for m in self._pending if m.param.grad is not None or id(m.param) in brought]
         try:
             self.plan.step()
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, errors.StoreError):
+                error.torn = self.plan.is_poisoned()
             # It was made where it ends with word of stale statistics, or with an interrupt that
             # came while the library computed.
             if self.plan.info().steps != self._noted:

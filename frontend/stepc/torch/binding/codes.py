@@ -13,6 +13,7 @@ import torch
 from ... import _codes, errors
 from ..._describe import BLOCK, SCALE, State, count_blocks, is_scale
 from ..tensors.members import Member
+from ..tensors.stored import in_memory
 from .state_map import ParamState
 
 
@@ -96,6 +97,7 @@ def recoded(state: dict, wanted: Iterable[State], member: Member) -> dict:
         if not isinstance(given, torch.Tensor) or given.layout is not torch.strided:
             continue
         if scale is not None and given.is_floating_point() and tuple(given.shape) == one.part:
+            given = in_memory(given)
             begin = _begin(member) if one.is_full else None
             if begin is None:
                 codes = encode(given, scale.part)
@@ -108,7 +110,7 @@ def recoded(state: dict, wanted: Iterable[State], member: Member) -> dict:
                 "STEPC_INVALID_ARGUMENT",
             )
         elif scale is None and given.dtype is torch.uint8:
-            changed[name] = decode(given, state[name + SCALE])
+            changed[name] = decode(in_memory(given), in_memory(state[name + SCALE]))
     return changed
 
 

@@ -80,10 +80,10 @@ def _hidden(part, items: dict) -> dict:
     return {name: value for name, value in hidden.items() if value is not None}
 
 
-def _read(part, items: dict) -> dict:
-    """States of the user's, with those that lie in a file in memory."""
+def _read(part, items: dict, folder: str | None) -> dict:
+    """States of the user's, with those that lie in a file as copies (``StoredState.read``)."""
     return {
-        name: part.show(name, value.read()) if isinstance(value, StoredState) else value
+        name: part.show(name, value.read(folder)) if isinstance(value, StoredState) else value
         for name, value in items.items()
     }
 
@@ -489,13 +489,14 @@ class DistributedBinding(InParts, InPasses):
 
     def full_states(self) -> dict[int, dict]:
         """Whole states by ``id()`` of the parameter: all ranks together."""
+        folder = self._local._copies_in
         states = {
             id(part.param): {
                 name: part.show(name, part.state_as_own(name, value))
-                for name, value in _hidden(part, _read(part, self._state[part.param])).items()
+                for name, value in _hidden(part, _read(part, own, folder)).items()
             }
             for part in self._parts
-            if part.param in self._state
+            if (own := self._state.get(part.param)) is not None
         }
         if self._zero is not None:
             self._zero.full(states)

@@ -324,6 +324,10 @@ class CompiledStep(OnRanks, Averages, Precision, Placement, KeptScalars, Saving,
                 # Other ranks may have gone on; what was written before it stays.
                 if isinstance(error, errors.CommunicationError):
                     self._poison = str(error)
+                elif isinstance(error, errors.StoreError):
+                    # On ranks the others have made the step, or wait for this one.
+                    if error.torn or is_distributed(self):
+                        self._poison, self._is_torn = str(error), True
                 elif not isinstance(error, Exception) and is_distributed(self):
                     self._poison = f"{type(error).__name__} came in a step of several ranks"
                 raise

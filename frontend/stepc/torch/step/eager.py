@@ -53,6 +53,8 @@ def step_eagerly(optimizer, why: str, only: list[torch.Tensor] | None = None) ->
     if optimizer._grad_scale is not None:
         raise NeedsEagerError(why)
     asked = [*map(repr, optimizer._features), *optimizer._precision_words()]
+    if optimizer._copies_in is not None:
+        asked.append(f"place={optimizer._placed!r}")
     # Where it is of some parameters alone others are out of their groups.
     views = (group.get(VIEW) for group in optimizer.param_groups if group["params"])
     asked += [f"view={view!r}" for view in dict.fromkeys(views) if view is not None]

@@ -320,6 +320,9 @@ def _midway(optimizer) -> Iterator[None]:
         if not isinstance(error, errors.DisagreementError | errors.AbandonedError):
             optimizer._poison = str(error)
         raise
+    except errors.StoreError as error:  # parameters before it have been stepped
+        optimizer._poison, optimizer._is_torn = str(error), True
+        raise
     except Exception as error:
         binding = optimizer._binding
         if binding is not None and binding.crosses and binding.is_poisoned():

@@ -12,6 +12,7 @@ from ... import errors
 from ..._describe import SCALE
 from ..binding.codes import RangeRows, decode
 from ..ranks.state_parts import StatePart
+from ..tensors.stored import in_memory
 
 
 def decode_state(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
@@ -28,6 +29,7 @@ def decode_state(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
         in place of both loads into this optimizer, which makes the same codes of it, and into
         one with states of float32.
     """
+    codes, scales = in_memory(codes), in_memory(scales)
     if isinstance(codes, StatePart):
         return _decoded_part(codes, scales)
     if not hasattr(codes, "to_local"):

@@ -19,7 +19,7 @@ from ..ranks.parts import is_distributed
 from ..tensors.callers import level_of_caller
 from ..tensors.members import label_of
 from ..tensors.patterns import with_views
-from ..tensors.stored import StoredState, copied
+from ..tensors.stored import StoredState, copied, in_memory
 from .modes import outside
 from .saved_codes import decoded
 
@@ -228,6 +228,7 @@ def adopted(param: torch.Tensor, name: str, value, folder: str | None = None, co
         return torch.tensor(float(value), dtype=torch.float32, device="cpu")
     if not isinstance(value, torch.Tensor):
         return value
+    value = in_memory(value, folder)
     if name == "step":
         return value.to(dtype=torch.float32, device="cpu", copy=True)
     wide = value.dtype

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import tempfile
@@ -16,6 +17,20 @@ from ..._store import Piece, Store
 
 _WINDOW = 16 << 20  # bytes that are copied at a time
 _MAPPED = 1 << 20  # of this size a copy is a file
+_libc = ctypes.CDLL(None)
+
+# What a tensor without memory knows of itself.
+_ATTRIBUTES = (
+    "shape dtype device layout ndim itemsize nbytes requires_grad is_leaf grad grad_fn _version "
+    "_base is_meta is_cpu is_cuda is_sparse is_quantized is_nested is_mkldnn"
+).split()
+_METHODS = (
+    "size stride dim ndimension numel nelement element_size storage_offset is_contiguous "
+    "is_floating_point is_complex is_inference is_shared is_conj is_neg is_set_to get_device "
+    "__len__ __hash__ untyped_storage _is_view"
+).split()
+_KNOWN = {getattr(torch.Tensor, n).__get__ for n in _ATTRIBUTES if hasattr(torch.Tensor, n)}
+_KNOWN |= {getattr(torch.Tensor, n) for n in _METHODS if hasattr(torch.Tensor, n)}
 
 
 class _Mapped:
@@ -23,28 +38,37 @@ class _Mapped:
     StoreError where none can be made."""
 
     def __init__(self, like: torch.Tensor, directory: str):
-        size = like.numel() * like.itemsize
+        self._size = like.numel() * like.itemsize
         try:
-            with tempfile.TemporaryFile(dir=directory) as file:
-                os.posix_fallocate(file.fileno(), 0, size)
-                self._memory = mmap.mmap(file.fileno(), size)
+            file, path = tempfile.mkstemp(dir=directory)
+            try:
+                os.posix_fallocate(file, 0, self._size)
+                # Which keeps no descriptor: there may be thousands of states.
+                storage = torch.UntypedStorage.from_file(path, True, self._size)
+            finally:
+                os.close(file)
+                os.unlink(path)
         except OSError as error:
             raise errors.StoreError(
-                f"a copy of a state, {size} bytes, cannot be made in '{directory}': "
+                f"a copy of a state, {self._size} bytes, cannot be made in '{directory}': "
                 f"{error.strerror}",
                 "STEPC_STORE_ERROR",
             ) from None
-        self.line = torch.frombuffer(self._memory, dtype=torch.uint8)
-        self.tensor = self.line.view(like.dtype).as_strided(like.size(), like.stride())
+        self.address = storage.data_ptr()
+        self.tensor = torch.empty(0, dtype=like.dtype, device="cpu").set_(
+            storage, 0, like.size(), like.stride()
+        )
 
     def windows(self) -> Iterator[tuple[int, int]]:
         """Begin and size of each, in bytes."""
-        for first in range(0, len(self._memory), _WINDOW):
-            yield first, min(_WINDOW, len(self._memory) - first)
+        for first in range(0, self._size, _WINDOW):
+            yield first, min(_WINDOW, self._size - first)
 
     def release(self, first: int, size: int) -> None:
         """What is in the file need not stay in memory."""
-        self._memory.madvise(mmap.MADV_DONTNEED, first, size)
+        _libc.madvise(
+            ctypes.c_void_p(self.address + first), ctypes.c_size_t(size), mmap.MADV_DONTNEED
+        )
 
 
 def copied(value: torch.Tensor, dtype: torch.dtype, directory: str | None) -> torch.Tensor:
@@ -66,12 +90,25 @@ class StoredState(torch.Tensor):
     """A state in a file, between steps and in them: a tensor of device "meta", which has shape,
     strides and dtype, and no memory.
 
-    ``read()`` makes an ordinary tensor of it, as pickling and copying do. ``piece`` is where it
-    lies.
+    ``read()`` makes an ordinary tensor of it, as ``cpu``, ``clone``, pickling and copying do, and
+    ``write(...)`` is ``copy_``; ``fill_`` and ``zero_`` are as those of others. What else is asked
+    of it is a TypeError. ``piece`` is where it lies.
     """
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
     piece: Piece
+
+    @classmethod
+    def __torch_function__(cls, function, _types, args=(), kwargs=None):
+        if function not in _KNOWN:
+            name = getattr(function, "__name__", str(function))
+            own = name in ("__get__", "__set__")
+            name = function.__self__.__name__ if own else f"{name}()"
+            raise TypeError(
+                f"a state that lies in a file has no {name}: read() makes a tensor of it, and "
+                "write(tensor) puts one there"
+            )
+        with torch._C.DisableTorchFunctionSubclass():
+            return function(*args, **(kwargs or {}))
 
     @staticmethod
     def make(store: Store, like: torch.Tensor) -> StoredState:
@@ -83,6 +120,12 @@ class StoredState(torch.Tensor):
         made = torch.Tensor._make_subclass(StoredState, like)
         made.piece = piece
         return made
+
+    @property
+    def _alone(self) -> torch.Tensor:
+        """The tensor of device "meta"."""
+        with torch._C.DisableTorchFunctionSubclass():
+            return self.as_subclass(torch.Tensor)
 
     @property
     def size_in_bytes(self) -> int:
@@ -105,7 +148,7 @@ class StoredState(torch.Tensor):
     def _read_mapped(self, directory: str) -> torch.Tensor:
         mapped = _Mapped(self, directory)
         for first, size in mapped.windows():
-            self.piece.read(mapped.line.data_ptr() + first, size, first)
+            self.piece.read(mapped.address + first, size, first)
             mapped.release(first, size)
         return mapped.tensor
 
@@ -129,9 +172,18 @@ class StoredState(torch.Tensor):
     def zero_(self) -> StoredState:
         return self.fill_(0)
 
+    def copy_(self, source: torch.Tensor, non_blocking: bool = False) -> StoredState:
+        self.write(source.expand(self.size()))
+        return self
+
+    def clone(self, **_) -> torch.Tensor:
+        return self.read()
+
+    cpu = clone
+
     def reshape(self, *shape) -> StoredState:
         """The same bytes in another shape."""
-        return self._of(self.as_subclass(torch.Tensor).view(*shape), self.piece)
+        return self._of(self._alone.view(*shape), self.piece)
 
     def detach(self) -> StoredState:
         return self
