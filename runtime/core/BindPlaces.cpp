@@ -52,8 +52,8 @@ void Binder::requirePlaceable(const NewTensor &tensor, size_t operand) const {
   const char *name = tensor.name.c_str();
   if (model.place.device_type != kDLCPU)
     fail(STEPC_DEVICE_MISMATCH,
-         "tensor %s: state '%s' is on disk, and the plan runs on %s: that "
-         "is for the cpu",
+         "tensor %s: state '%s' is on disk, and the plan runs on %s: it can be "
+         "so on the cpu",
          name, state, plan.engine->getName().c_str());
   if (operand >= 64)
     fail(STEPC_INVALID_ARGUMENT,
@@ -63,8 +63,7 @@ void Binder::requirePlaceable(const NewTensor &tensor, size_t operand) const {
       model.isKept(tensor.bound.variant, operand))
     fail(STEPC_INVALID_ARGUMENT,
          "tensor %s: state '%s' is kept as codes on disk, and steps of '%s' "
-         "read "
-         "it again after a round, for which its f32 would stay in memory",
+         "read it again after a round, for which its f32 would stay in memory",
          name, state, model.getManifest().optimizer.c_str());
 }
 

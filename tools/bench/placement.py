@@ -9,6 +9,7 @@ the schemes of DeepSpeed and ColossalAI, imitated. Rounds are interleaved, media
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import mmap
 import os
 import statistics
@@ -212,6 +213,7 @@ def main() -> None:
     ways = [
         PlainRing(folder, size, place),
         Ours(params, place, "stepc, on disk"),
+        Ours(params, dataclasses.replace(place, direct=False), "stepc, through the system's cache"),
         OneFileAState(params, folder, place.threads),
         OneAhead(params, folder, place.threads),
         Ours(params, None, "stepc, in memory"),

@@ -20,17 +20,13 @@ _MAPPED = 1 << 20  # of this size a copy is a file
 _libc = ctypes.CDLL(None)
 
 # What a tensor without memory knows of itself.
-_ATTRIBUTES = (
-    "shape dtype device layout ndim itemsize nbytes requires_grad is_leaf grad grad_fn _version "
-    "_base is_meta is_cpu is_cuda is_sparse is_quantized is_nested is_mkldnn"
-).split()
-_METHODS = (
-    "size stride dim ndimension numel nelement element_size storage_offset is_contiguous "
-    "is_floating_point is_complex is_inference is_shared is_conj is_neg is_set_to get_device "
-    "__len__ __hash__ untyped_storage _is_view"
-).split()
-_KNOWN = {getattr(torch.Tensor, n).__get__ for n in _ATTRIBUTES if hasattr(torch.Tensor, n)}
-_KNOWN |= {getattr(torch.Tensor, n) for n in _METHODS if hasattr(torch.Tensor, n)}
+_ATTRIBUTES = """shape dtype device layout ndim itemsize nbytes requires_grad is_leaf grad grad_fn
+    _version _base is_meta is_cpu is_cuda is_sparse is_quantized is_nested is_mkldnn"""
+_METHODS = """size stride dim ndimension numel nelement element_size storage_offset is_contiguous
+    is_floating_point is_complex is_inference is_shared is_conj is_neg is_set_to get_device
+    __len__ __hash__ untyped_storage _is_view"""
+_KNOWN = {getattr(torch.Tensor, name, None) for name in _METHODS.split()}
+_KNOWN |= {getattr(getattr(torch.Tensor, n, None), "__get__", None) for n in _ATTRIBUTES.split()}
 
 
 class _Mapped:
