@@ -359,7 +359,9 @@ def refused(words, **arguments):
 def arguments_that_are_refused():
     refused("gradients is None, expected 'reduced'", zero=1)
     refused("gradients is 'summed', expected 'reduced'", zero=1, gradients="summed")
-    refused("zero is 3, expected stepc.torch.Zero(1, ...) or Zero(2)", zero=3, gradients="local")
+    refused("zero is 4, expected stepc.torch.Zero(1, ...) or Zero(2)", zero=4, gradients="local")
+    for stage in (3, st.Zero(3), st.Zero("gemini")):
+        refused("Gemini, shares parameters too: call torch's fully_shard(model)", zero=stage)
     refused("gradients is of no use without zero=Zero(...)", gradients="local")
     refused("process_group is of no use without zero=Zero(...)", process_group=dist.group.WORLD)
     refused("bucket_bytes is of no use without zero=Zero(...)", bucket_bytes=8)

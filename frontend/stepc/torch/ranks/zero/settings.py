@@ -204,6 +204,12 @@ def one_by_one(given: dict) -> dict:
     return given
 
 
+_SHARED_PARAMETERS = (
+    "; stage 3, as ColossalAI's Gemini, shares parameters too: call torch's fully_shard(model) and "
+    "give the optimizer what it makes of them"
+)
+
+
 def settings(
     zero: int, process_group=None, reduce_dtype=None, in_backward: bool = False, **more
 ) -> ZeroSettings | None:
@@ -211,7 +217,8 @@ def settings(
     ``fused_backward``; ``more``: of :data:`ARGUMENTS`."""
     given = ARGUMENTS | more
     if isinstance(zero, bool) or zero not in (0, 1, 2):
-        raise ValueError(f"zero is {zero!r}, expected stepc.torch.Zero(1, ...) or Zero(2)")
+        more = _SHARED_PARAMETERS if zero in (3, "gemini", "Gemini") else ""
+        raise ValueError(f"zero is {zero!r}, expected stepc.torch.Zero(1, ...) or Zero(2){more}")
     if zero == 0:
         for name, value in {**given, "process_group": process_group}.items():
             if value != ARGUMENTS[name]:
