@@ -121,6 +121,40 @@ def zero2():
     compare_zero(2)
 
 
+class Tables(torch.nn.Module):
+    """Rows of whole blocks of codes and of a short one, and what is too small for codes."""
+
+    def __init__(self):
+        super().__init__()
+        shapes = {"query": (66, 128), "up": (70, 100), "small": (9, 9), "norm": (7,)}
+        for name, shape in shapes.items():
+            self.register_parameter(name, torch.nn.Parameter(torch.ones(shape).bfloat16()))
+
+    def forward(self, x):
+        return sum(own.float().square().sum() for own in self.parameters()) * x.sum()
+
+
+@case
+def codes_and_remainders():
+    """``zero`` cuts where blocks begin: what crosses, and which states a rank has."""
+    for stage in (1, 2):
+        for layouts.BUCKET_BYTES in (25 * 2**20, 20_000):
+            net = Tables()
+            tensors = [Tensor(n, tuple(p.shape), "bf16") for n, p in net.named_parameters()]
+            request = planning.Request(layout=f"zero{stage}", state="q8", master="remainder")
+            made = planning.make(open_source("adamw"), Model("tables", tuple(tensors)),
+                                 Machine(WORLD), request)  # fmt: skip
+            more = {"gradients": "local", "bucket_bytes": layouts.BUCKET_BYTES}
+            optimizer = st.AdamW(net.parameters(), zero=stage, state_dtype="q8",
+                                 master="remainder", **more)  # fmt: skip
+            expect(made, count(net, optimizer))
+            own = Counter()
+            for states in optimizer.state.values():
+                for name, state in states.items():
+                    own[name.partition(".")[0]] += state.nbytes if name != "step" else 0
+            assert +own == +made.rank(dist.get_rank()).states, (stage, own)
+
+
 @case
 def a_type_for_what_crosses():
     def counted(**arguments):

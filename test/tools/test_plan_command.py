@@ -102,6 +102,29 @@ def test_options_and_rules(model):
     assert made["memory"]["parameters"] == 4 * (33 * 20 + 3 * (16 * 4 + 16) + 1)
 
 
+def test_codes_and_masters(tmp_path):
+    """Bytes are those of docs/states.md: of rows of 100 two scales, of no small state or vector."""
+    path = tmp_path / "tables.txt"
+    path.write_text("up 70x100 bf16\nsmall 9x9 bf16\nnorm 7000 bf16\n")
+    arguments = ("adamw", "--model", path, "--ranks", 1, "--layout", "ddp", "--json")
+
+    def memory(*more):
+        return json.loads(run(*arguments, *more))["memory"]
+
+    codes, floats, elements = 7000 + 70 * 2 * 4, 4 * (81 + 7000), 7000 + 81 + 7000
+    of_all = memory("--state", "q8", "--master", "remainder")["states"]
+    assert of_all == {"exp_avg": codes + floats, "exp_avg_sq": codes + floats,
+                      "remainder": 2 * elements}  # fmt: skip
+    of_one = memory("--state", "exp_avg:q8,exp_avg_sq:bf16", "--master", "f32")["states"]
+    assert of_one == {"exp_avg": codes + floats, "exp_avg_sq": 2 * elements, "master": 4 * elements}
+    assert "master" not in memory("--dtype", "f32", "--master", "f32")["states"]
+    # Of LAMB, whose norms cross, a part of a step leaves float32 for the next.
+    arguments = ("lamb", *arguments[1:], "--layout", "zero1")
+    assert memory("--state", "q8")["f32 of codes between rounds"] == 2 * 4 * 7000
+    arguments = ("adamw", *arguments[1:])
+    assert memory("--state", "q8")["f32 of codes between rounds"] == 0
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [
@@ -116,6 +139,10 @@ def test_options_and_rules(model):
         (["adamw", "--ranks", 2, "--set", "nosuch"], "'nosuch' is not NAME=VALUE"),
         (["adamw", "--ranks", 2, "--layout", "zero2", "--gradients", "reduced"],
          "reduces local gradients itself"),
+        (["adamw", "--ranks", 2, "--state", "exp:q8"],
+         "'adamw' has no state 'exp', it has: exp_avg, exp_avg_sq"),
+        (["adamw", "--ranks", 2, "--state", "exp_avg:q4"], "of 'exp_avg' is 'q4', known: f32"),
+        (["adamw", "--ranks", 2, "--state", "q8,exp_avg:f32"], "expected T or NAME:T,NAME:T"),
         (["adamw", "--ranks", 2, "--compare", "colossalai"], "no calls of ColossalAI's 'adamw'"),
     ],
 )  # fmt: skip

@@ -8,7 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..schedule import widths
+from .._describe import SCALE, Tensor, is_scale
+from ..schedule import Widths, widths
 from .layouts import Layout, Part
 from .models import BYTES
 from .package import Package
@@ -19,14 +20,16 @@ _BATCH_BYTES = 256 * 1024
 
 @dataclass
 class PartAccount:
-    """Of one part. Bytes; ``states`` by name, ``kept`` what the runtime keeps for the tensor
-    between steps, ``workspace`` what a traversal of it needs, ``moved`` what the kernels of
-    each segment of a step read and write. ``exchange``: entries by round, axes and operation."""
+    """Of one part. Bytes; ``states`` by name, with scales of codes, ``kept`` what the runtime
+    keeps for the tensor between steps, ``held`` the f32 of codes over rounds, ``workspace`` what a
+    traversal of it needs, ``moved`` what the kernels of each segment of a step read and write.
+    ``exchange``: entries by round, axes and operation."""
 
     param: int
     grad: int
     states: dict[str, int]
     kept: int = 0
+    held: int = 0
     workspace: int = 0
     is_shared: bool = False
     moved: Counter[int] = field(default_factory=Counter)
@@ -46,15 +49,41 @@ def _exchange_axes(crossing: dict, rule, part: Part) -> tuple[str, ...]:
 
 
 class _Steps(NamedTuple):
-    """Of a variant: bytes for an element by segment, and what crosses of which buffer."""
+    """Of a variant: its kernels, what crosses of which buffer, and which operands a segment writes
+    and a later one has to do with."""
 
-    moved: list[tuple[int, int]]
+    kernels: list[Widths]
     crossings: list[dict]
+    held: frozenset[str]
 
     @classmethod
     def of(cls, variant: dict) -> _Steps:
-        moved = [(kernel.segment, kernel.total) for kernel in widths(variant)]
-        return cls(moved, [one for one in variant["schedule"] if one.get("buffer") is not None])
+        crossings = [one for one in variant["schedule"] if one.get("buffer") is not None]
+        kernels = widths(variant)
+        return cls(kernels, crossings, held_over_rounds(kernels))
+
+
+def held_over_rounds(kernels: list[Widths]) -> frozenset[str]:
+    """Operands that a segment writes and a later one has to do with: of codes they are f32 from
+    the first of these to the last."""
+    written: dict[str, int] = {}
+    for kernel in kernels:
+        for name in kernel.writes:
+            written.setdefault(name, kernel.segment)
+    pairs = [(name, k.segment) for k in kernels for name in (*k.reads, *k.writes)]
+    return frozenset(name for name, at in pairs if written.get(name, at) < at)
+
+
+def coded_bytes(described: Tensor) -> dict[str, int]:
+    """Of states that are codes, with their scales."""
+    scales = {state.name for state in described.states if is_scale(state.name)}
+    return {s.name: s.bytes for s in described.states if s.name + SCALE in scales}
+
+
+def _moved(kernel: Widths, described: Tensor, coded: dict[str, int]) -> int:
+    """Bytes that it reads and writes, of codes in place of the f32 that they are made."""
+    pairs = [*kernel.reads.items(), *kernel.writes.items()]
+    return sum(coded.get(name, width * described.elements) for name, width in pairs)
 
 
 def account_part(package: Package, part: Part, steps: _Steps) -> PartAccount:
@@ -64,13 +93,15 @@ def account_part(package: Package, part: Part, steps: _Steps) -> PartAccount:
     found = PartAccount(
         elements * BYTES[part.dtype],
         elements * grad,
-        {state.name: state.bytes for state in described.states},
+        {s.name: s.bytes for s in described.states if not is_scale(s.name)},
         described.kept,
-        described.workspace,
-        described.is_shared,
+        workspace=described.workspace,
+        is_shared=described.is_shared,
     )
-    for segment, width in steps.moved:
-        found.moved[segment] += elements * width
+    coded = coded_bytes(described)
+    found.held = elements * BYTES["f32"] * len(steps.held.intersection(coded))
+    for kernel in steps.kernels:
+        found.moved[kernel.segment] += _moved(kernel, described, coded)
     for crossing in steps.crossings:
         axes = _exchange_axes(crossing, described.rule, part)
         key = (crossing["segment"], axes, crossing["op"])
@@ -98,6 +129,7 @@ class RankAccount:
     grad: int = 0
     states: Counter = field(default_factory=Counter)
     kept: int = 0
+    held: int = 0
     workspace: int = 0
     exchange: int = 0
     landing: int = 0
@@ -160,6 +192,7 @@ class Accountant:
             found.param += one.param * count
             found.grad += one.grad * count
             found.kept += one.kept * count
+            found.held += one.held * count
             for segment, amount in one.moved.items():
                 found.moved[segment] += amount * count
             for name, size in one.states.items():

@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 
 from .. import errors
-from . import machines, models, package, planning, report
+from . import kept, machines, models, package, planning, report
 from .failure import PlanError
 
 EXAMPLES = """\
@@ -61,7 +61,13 @@ def add_request(parser: argparse.ArgumentParser, layout: str | None) -> None:
     add("--fragment", action="append", default=[], help="before the definition; again for more")
     add("--dtype", choices=models.BYTES, help="of all parameters, in place of the model's")
     add("--grad", choices=models.BYTES, help="of gradients (default: the parameter's)")
-    add("--state", choices=models.BYTES, help="of states (default: f32)")
+    add(
+        "--state",
+        metavar="T|NAME:T,...",
+        help=f"of states: {', '.join(kept.STORAGES)}, which is codes of 8 bits (default: f32)",
+    )
+    add("--master", choices=kept.MASTERS, help="the f32 of 16-bit parameters, kept as a state, or "
+        "as the bits that bf16 lacks (default: not)")  # fmt: skip
     add("--layout", default=layout, help="presets of docs/sharding.md, products with *; a,b: each")
     add("--ranks", help="how many; a,b: each")
     add("--axis", action="append", default=[], metavar="NAME=N", help="size of tp or shard")
@@ -94,7 +100,7 @@ def request(given) -> planning.Request:
         sizes=dict(_pair(text, int) for text in given.axis),
         rules=tuple(_pair(text, _dim) for text in given.rule),
         values=dict(_pair(text, _value) for text in given.set),
-        grad=given.grad, state=given.state, gradients=given.gradients,
+        grad=given.grad, state=given.state, master=given.master, gradients=given.gradients,
         workers=given.workers, groups=given.groups,
     )  # fmt: skip
 

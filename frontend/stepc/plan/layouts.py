@@ -9,13 +9,13 @@ import functools
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .._mesh import Entry, Mesh
 from .._mesh import Layout as WholeLayout
-from .._runtime import Whole, cuts_of
+from .._runtime import Cut, Whole, cuts_of
 from .failure import PlanError
 from .models import Model, Tensor
 
@@ -49,21 +49,66 @@ def chunk(extent: int, parts: int, at: int) -> int:
 @dataclass(frozen=True)
 class Line:
     """Tensors of one dtype as ``zero=`` puts them on one line of elements. ``length``: of a
-    rank's part, in elements; that of the last rank ends with the line."""
+    rank's part, in elements; that of the last rank ends with the line. ``coded``: which of them
+    have states of codes, whose blocks are not cut: a part is then some elements shorter or
+    longer."""
 
     tensors: tuple[Tensor, ...]
     starts: tuple[int, ...]
     length: int
+    ranks: int
+    coded: tuple[bool, ...]
 
     @property
     def dtype(self) -> str:
         return self.tensors[0].dtype
+
+    @property
+    def elements(self) -> int:
+        return sum(tensor.elements for tensor in self.tensors)
 
     @functools.cached_property
     def places(self) -> list[tuple[int, int, Tensor]]:
         """Of each tensor where it begins and ends."""
         pairs = zip(self.starts, self.tensors, strict=True)
         return [(start, start + tensor.elements, tensor) for start, tensor in pairs]
+
+    def of(self, rank: int) -> Iterator[tuple[Tensor, int, int]]:
+        """The elements [begin, end) that a rank has of tensors."""
+        if any(self.coded):
+            for tensor, cut in zip(self.tensors, self._aligned[rank], strict=True):
+                if cut.begin < cut.end:
+                    yield tensor, cut.begin, cut.end
+            return
+        low, high = rank * self.length, (rank + 1) * self.length
+        first = max(0, bisect.bisect_right(self.starts, low) - 1)
+        for start, end, tensor in itertools.islice(self.places, first, None):
+            if start >= high:
+                return
+            begin, stop = max(low, start) - start, min(high, end) - start
+            if begin < stop:
+                yield tensor, begin, stop
+
+    @property
+    def _aligned(self) -> tuple[list[Cut], ...]:
+        shapes = tuple(tensor.shape for tensor in self.tensors)
+        return _aligned_cuts(shapes, self.dtype, self.coded, self.ranks)
+
+    @functools.cached_property
+    def _sizes(self) -> list[int]:
+        return [sum(cut.end - cut.begin for cut in own) for own in self._aligned]
+
+    @property
+    def most(self) -> int:
+        """Elements of the rank that has the most: of equal parts the first."""
+        return max(self._sizes) if any(self.coded) else min(self.length, self.elements)
+
+    @property
+    def owners(self) -> int:
+        """How many ranks have a part."""
+        if any(self.coded):
+            return sum(1 for size in self._sizes if size)
+        return -(-self.elements // self.length)
 
 
 @dataclass(frozen=True)
@@ -165,16 +210,10 @@ class Layout:
     def _flat_parts(self, rank: int) -> Counter[Part]:
         found, axes = self.empty.copy(), self.data_axes
         for line, number in self._kinds_of_lines:
-            low, high = rank * line.length, (rank + 1) * line.length
-            first = max(0, bisect.bisect_right(line.starts, low) - 1)
-            for start, end, tensor in itertools.islice(line.places, first, None):
-                if start >= high:
-                    break
-                begin, stop = max(low, start) - start, min(high, end) - start
-                if begin < stop:
-                    shape, dtype = tensor.shape, tensor.dtype
-                    found[Part(shape, dtype, (), (), axes)] -= number
-                    found[Part(shape, dtype, (), (), axes, begin, stop)] += number
+            for tensor, begin, stop in line.of(rank):
+                shape, dtype = tensor.shape, tensor.dtype
+                found[Part(shape, dtype, (), (), axes)] -= number
+                found[Part(shape, dtype, (), (), axes, begin, stop)] += number
         return +found
 
     @functools.cached_property
@@ -193,6 +232,21 @@ def buckets(
     """Those that cross ranks together, as the runtime has them that cuts them: of each its place
     in the list, and how many of its elements the first rank steps. ``owners``: where each is one
     rank's, which rank's."""
+    [cuts] = _cuts(tensors, ranks, [0], owners)
+    found: dict[int, list[tuple[int, int]]] = {}
+    for number, cut in enumerate(cuts):
+        found.setdefault(cut.bucket, []).append((number, cut.end - cut.begin))
+    yield from found.values()
+
+
+def _cuts(
+    tensors: Sequence[Tensor],
+    ranks: int,
+    of: Iterable[int],
+    owners: list[int] | None = None,
+    coded: Sequence[bool] = (),
+) -> list[list[Cut]]:
+    """What each of the ranks ``of`` steps of tensors."""
     mesh, axes = Mesh(("dp",), (ranks,)), ("dp",)
     wholes = []
     for number, tensor in enumerate(tensors):
@@ -200,15 +254,23 @@ def buckets(
         entry = Entry(axes)
         if owners is not None:
             layout, entry = WholeLayout(tensor.shape), Entry(axes, owner=owners[number])
-        wholes.append(Whole(tensor.name, tensor.shape, tensor.dtype, layout, entry))
-    [cuts] = cuts_of(mesh, wholes, [0], BUCKET_BYTES)
-    found: dict[int, list[tuple[int, int]]] = {}
-    for number, cut in enumerate(cuts):
-        found.setdefault(cut.bucket, []).append((number, cut.end - cut.begin))
-    yield from found.values()
+        has_codes = bool(coded) and coded[number]
+        wholes.append(Whole(tensor.name, tensor.shape, tensor.dtype, layout, entry, has_codes))
+    return cuts_of(mesh, wholes, of, BUCKET_BYTES)
 
 
-def make_lines(model: Model, ranks: int, is_reversed: bool) -> tuple[Line, ...]:
+@functools.lru_cache(maxsize=256)
+def _aligned_cuts(
+    shapes: tuple[tuple[int, ...], ...], dtype: str, coded: tuple[bool, ...], ranks: int
+) -> tuple[list[Cut], ...]:
+    """Of each rank, of a line. Blocks of a model have the same lines."""
+    tensors = [Tensor(str(number), shape, dtype) for number, shape in enumerate(shapes)]
+    return tuple(_cuts(tensors, ranks, range(ranks), coded=coded))
+
+
+def make_lines(
+    model: Model, ranks: int, is_reversed: bool, has_codes: Callable[[Tensor], bool] | None = None
+) -> tuple[Line, ...]:
     """A line for each bucket, whose tensors come from the last on where they are reversed."""
     tensors = model.tensors[::-1] if is_reversed else model.tensors
     lines = []
@@ -217,7 +279,8 @@ def make_lines(model: Model, ranks: int, is_reversed: bool) -> tuple[Line, ...]:
         starts = itertools.accumulate((t.elements for t in own), initial=0)
         # With what pads it where there are not enough for one part.
         length = -(-sum(elements for _, elements in bucket) // UNIT) * UNIT
-        lines.append(Line(tuple(own), tuple(starts)[:-1], length))
+        coded = tuple(has_codes is not None and has_codes(tensor) for tensor in own)
+        lines.append(Line(tuple(own), tuple(starts)[:-1], length, ranks, coded))
     return tuple(lines)
 
 
@@ -241,11 +304,12 @@ def _factors(text: str) -> dict[str, int | None]:
 
 
 def parse(text: str, model: Model, ranks: int, sizes: dict[str, int], ranks_per_node: int = 8,
-          rules: tuple[tuple[str, int | None], ...] = ()) -> Layout:  # fmt: skip
+          rules: tuple[tuple[str, int | None], ...] = (),
+          has_codes: Callable[[Tensor], bool] | None = None) -> Layout:  # fmt: skip
     """A preset or a product with ``*``. ``sizes``: of axes (tp, shard) that are given; the
     data axis has the other ranks. ``tp`` alone cuts by ``rules`` (regular expressions of
     names and a dim), else as the model says; ``tp(D)`` cuts dim D of every tensor that has
-    it."""
+    it. ``has_codes``: of which tensors ``zero=`` cuts no blocks of codes."""
     factors = _factors(text)
     data = [name for name in factors if name != "tp"]
     if len(data) > 1 or (data and "tp" in factors and data[0].startswith("zero")):
@@ -276,6 +340,6 @@ def parse(text: str, model: Model, ranks: int, sizes: dict[str, int], ranks_per_
     shards = ("shard",) if "shard" in axes else ("dp",) if kind not in ("", "ddp") else ()
     if kind not in ("zero1", "zero2"):
         return Layout(text, axes, kind, shards, splits)
-    lines = make_lines(model, ranks, kind == "zero2")
+    lines = make_lines(model, ranks, kind == "zero2", has_codes)
     empty = Counter(Part(t.shape, t.dtype, flat=shards) for t in model.tensors)
     return Layout(text, axes, kind, shards, splits, lines, empty)

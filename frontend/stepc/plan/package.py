@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import _compiler, errors
-from .._describe import Query, Tensor
+from .._describe import Query, Tensor, is_scale
 from .._mesh import Layout as WholeLayout
 from ..definition import _zoo_text
 from ..interface import Interface, describe_option
 from .failure import PlanError
+from .kept import MASTERS, Kept
 from .layouts import Part
 
 
@@ -110,6 +111,12 @@ class Definition:
         """Of a whole tensor."""
         return self.describe(Query((), shape))
 
+    def has_codes(self, shape: tuple[int, ...], dtype: str, kept: Kept) -> bool:
+        """Whether states beside a whole tensor are kept as codes."""
+        coded = kept.coded(self._interface, dtype)
+        states = self.describe(Query((), shape, coded=coded)).states if coded else ()
+        return any(is_scale(state.name) for state in states)
+
 
 @functools.cache
 def _compiled(source: Source, requests: tuple[str, ...], state: str | None) -> bytes:
@@ -134,19 +141,22 @@ class Package:
     parameter, where it is another one."""
 
     def __init__(self, source: Source, parts: Iterable[Part], values: dict[str, float],
-                 grads: dict[str, str] | None = None, state: str | None = None):  # fmt: skip
-        self._grads = grads or {}
+                 grads: dict[str, str] | None = None, kept: Kept | None = None):  # fmt: skip
+        self._grads, self.kept = grads or {}, kept or Kept()
         options = "".join(f",option.{n}={describe_option(bool(v))}" for n, v in values.items()
                           if isinstance(v, bool))  # fmt: skip
         requests = set()
         for part in parts:
             layout = whole_layout(part).request()
             types = f"param={part.dtype},grad={self.grad_of(part.dtype)}"
+            if form := self.kept.form_of(part.dtype):
+                types += f",master={form}"
             requests.add(types + options + ("," + layout if layout else ""))
+        self.kept.check(_interface_of(source))
         if source.package is not None:
             text = _manifest(source.package, source.name)
         else:
-            text = _compiled(source, tuple(sorted(requests)), state)
+            text = _compiled(source, tuple(sorted(requests)), self.kept.compiled)
         try:
             self.manifest = json.loads(text)
         except ValueError as error:
@@ -193,10 +203,11 @@ class Package:
             (part.begin, part.end) if part.flat else None,
             part.dtype,
             self.grad_of(part.dtype),
+            coded=self.kept.coded(self.interface, part.dtype),
         )
         # A package may have those with a master alone: seldom, so one after the other.
-        refusal = ""
-        for master, rounds in _KEPT:
+        refusal, form = "", self.kept.form_of(part.dtype)
+        for master, rounds in ((MASTERS[form], False),) if form else _KEPT:
             [found] = self.interface.describe([query._replace(master=master, rounds=rounds)])
             if found.variant is not None:
                 return found

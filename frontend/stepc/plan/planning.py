@@ -13,9 +13,10 @@ from .._mesh import UNDER_WAY
 from . import timeline, traffic, usage
 from .account import Accountant, RankAccount
 from .failure import PlanError
+from .kept import Kept
 from .layouts import Layout, Part, parse
 from .machines import Machine
-from .models import BYTES, Model
+from .models import BYTES, Model, Tensor
 from .owners import Owners
 from .package import Definition, Package, Source
 
@@ -31,7 +32,8 @@ class Request:
     rules: tuple[tuple[str, int | None], ...] = ()  # of tp
     values: dict[str, float] = field(default_factory=dict)  # options and hyper-parameters
     grad: str | None = None  # storage of gradients, where it is not the parameter's
-    state: str | None = None  # storage of states
+    state: str | None = None  # storage of states: T, or NAME:T,...; q8: codes
+    master: str | None = None  # what is kept beside 16-bit parameters: f32, or remainder
     gradients: str = "local"
     workers: int = 1  # threads of a rank
     groups: int = 1  # of parameters
@@ -114,6 +116,7 @@ class Plan:
             "gradients": account.grad,
             "states": dict(account.states),
             "kept between steps": account.kept,
+            "f32 of codes between rounds": account.held,
             "workspace": account.workspace,
             "exchange buffers": account.exchange,
         }
@@ -129,7 +132,9 @@ class Plan:
         and received, and for what is gathered, but of one tensor, which is gathered where it is."""
         lines, ranks = self.layout.lines, self.layout.ranks
         under_way = min(UNDER_WAY, len(lines))
-        wholes = [line.length * ranks * BYTES[line.dtype] for line in lines]
+        lengths = [max(line.length, line.most) for line in lines]
+        pairs = list(zip(lengths, lines, strict=True))
+        wholes = [length * ranks * BYTES[line.dtype] for length, line in pairs]
         joined = [n for n, line in zip(wholes, lines, strict=True) if len(line.tensors) > 1]
         # Of what owners step a bucket is sent, and no more of it received.
         owned = [sum(one.tensor.bytes for one in own) for own in self.owners.buckets()]
@@ -142,7 +147,7 @@ class Plan:
                 t.elements * BYTES[self.package.grad_of(t.dtype)] for t in self.model.tensors
             )
         if self.request.gradients == "local" or self.layout.kind == "zero2":
-            sums = sum(line.length * max(BYTES[line.dtype], BYTES["f32"]) for line in lines)
+            sums = sum(length * max(BYTES[line.dtype], BYTES["f32"]) for length, line in pairs)
             found["means of gradients"] = sums
             found["buckets of gradients"] = 2 * under_way * max(wholes)
         gathered = min(under_way, len(joined)) * max(joined, default=0)
@@ -182,12 +187,19 @@ def make(source: Source, model: Model, machine: Machine, request: Request) -> Pl
     """Chooses the variants and counts; compiles where the source is a definition."""
     if request.gradients not in GRADIENTS:
         raise PlanError(f"gradients is '{request.gradients}', known: {', '.join(GRADIENTS)}")
-    layout = parse(request.layout, model, machine.ranks, request.sizes, machine.ranks_per_node,
-                   request.rules)  # fmt: skip
-    owners = Owners(model, layout, Definition(source, request.values))
+    kept, definition = Kept.parse(request.state, request.master), Definition(source, request.values)
+
+    def layout_of(own: Model) -> Layout:
+        def has_codes(tensor: Tensor) -> bool:
+            return definition.has_codes(tensor.shape, tensor.dtype, kept)
+
+        return parse(request.layout, own, machine.ranks, request.sizes, machine.ranks_per_node,
+                     request.rules, has_codes)  # fmt: skip
+
+    layout = layout_of(model)
+    owners = Owners(model, layout, definition)
     if owners.list and layout.is_flat:  # lines of the others
-        layout = parse(request.layout, owners.cut, machine.ranks, request.sizes,
-                       machine.ranks_per_node, request.rules)  # fmt: skip
+        layout = layout_of(owners.cut)
     dtypes = {tensor.dtype for tensor in model.tensors}
     grads = dict.fromkeys(dtypes, request.grad) if request.grad else {}
     if layout.kind == "zero2":
@@ -195,7 +207,7 @@ def make(source: Source, model: Model, machine: Machine, request: Request) -> Pl
             raise PlanError("layout is 'zero2', which reduces local gradients itself")
         grads = {dtype: "f64" if dtype == "f64" else "f32" for dtype in dtypes}
     kinds = _kinds(owners.cut, layout) | {one.part for one in owners.list}
-    package = Package(source, kinds, request.values, grads, request.state)
+    package = Package(source, kinds, request.values, grads, kept)
     return Plan(model, machine, layout, package, request, owners)
 
 

@@ -12,8 +12,9 @@ from .planning import Plan
 
 
 def _memory(plan: Plan) -> list[str]:
-    # What crosses to owners and from them has memory that is not counted to the byte.
-    exact = ":" if plan.owners.list else ", exact:"
+    # What crosses to owners and from them has memory that is not counted to the byte, nor is the
+    # f32 that pieces of codes are made.
+    exact = ":" if plan.owners.list or plan.package.kept.keeps_codes else ", exact:"
     lines = [f"memory of the rank that has the most{exact}"]
     for name, value in plan.memory.items():
         if isinstance(value, dict):

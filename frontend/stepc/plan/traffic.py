@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from .account import Call
-from .layouts import Layout, Line
+from .layouts import Layout
 from .models import BYTES, Model, Tensor
 from .owners import Owners
 from .package import Package
@@ -53,7 +53,7 @@ def _zero(model: Model, layout: Layout, gradients: str) -> list[Traffic]:
     """Of ``zero=``: what the runtime has cross for each bucket, and what is told before."""
     axes, world = layout.data_axes, layout.size(layout.data_axes)
     lines = layout.lines
-    whole = sum(world * _fullest(line) * BYTES[line.dtype] for line in lines)
+    whole = sum(world * line.most * BYTES[line.dtype] for line in lines)
     numbers = 16 * (len(model.tensors) + 1)
     found = [_row(BEFORE, "which gradients there are", "all_reduce", layout, axes, 1, numbers)]
     if gradients == "local" and lines:
@@ -68,17 +68,11 @@ def _zero(model: Model, layout: Layout, gradients: str) -> list[Traffic]:
         found.append(_row(BACKWARD, what, "all_reduce", layout, axes, 1, _DIGEST))
         found.append(_row(BACKWARD, broken, "all_reduce", layout, axes, 1, world))
     # One from each rank that has a part, as on Gloo.
-    sizes = [sum(tensor.elements for tensor in line.tensors) for line in lines]
-    calls = sum(-(-size // line.length) for size, line in zip(sizes, lines, strict=True))
-    data = sum(size * BYTES[line.dtype] for size, line in zip(sizes, lines, strict=True))
+    calls = sum(line.owners for line in lines)
+    data = sum(line.elements * BYTES[line.dtype] for line in lines)
     if not lines:
         return found
     return [*found, _row(AFTER, "parameters", "broadcast", layout, axes, calls, data)]
-
-
-def _fullest(line: Line) -> int:
-    """Elements that the first rank has of a line: no other has more."""
-    return min(line.length, sum(tensor.elements for tensor in line.tensors))
 
 
 def _padded(layout: Layout, tensors: list[Tensor], at: dict[str, int]) -> int:
