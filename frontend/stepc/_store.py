@@ -11,6 +11,12 @@ from ctypes import byref, c_void_p
 from ._library import check, load_library
 from ._structures import StoreConfig, StoreInfo
 
+# Tensors of at most this many elements are never in a file. They are carved from a common block
+# of memory: they lie in the order of the parameters, and share one version counter. Each has a
+# storage of its own, of its bytes alone, which is what is saved and copied with it.
+SMALL = 16384
+WINDOWS, WINDOW_BYTES = 4, 8 << 20  # the library's own choice
+
 
 class Store:
     """A file without a name in ``directory``, of which pieces are taken; 0: the library's own

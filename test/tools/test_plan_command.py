@@ -143,6 +143,7 @@ def test_codes_and_masters(tmp_path):
          "'adamw' has no state 'exp', it has: exp_avg, exp_avg_sq"),
         (["adamw", "--ranks", 2, "--state", "exp_avg:q4"], "of 'exp_avg' is 'q4', known: f32"),
         (["adamw", "--ranks", 2, "--state", "q8,exp_avg:f32"], "expected T or NAME:T,NAME:T"),
+        (["adamw", "--ranks", 2, "--disk-bandwidth", "3GB"], "is given, which is of --advise"),
         (["adamw", "--ranks", 2, "--compare", "colossalai"], "no calls of ColossalAI's 'adamw'"),
     ],
 )  # fmt: skip

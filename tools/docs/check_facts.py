@@ -37,7 +37,7 @@ NUMBERS: list[tuple[str, Callable[[], str]]] = [
     (r"what differs, (\d+) words", lambda: macro("STEPC_STORE_WORDS")),
     (r"seconds that a compilation may take \((\d+)\)", lambda: compile_timeout()),
     (r"`bucket_bytes` \((\d+) MiB\)", lambda: constant("_mesh", "BUCKET_BYTES")),
-    (r"States of up to (\d+) elements", lambda: constant("torch/binding/memory", "SMALL")),
+    (r"States of up to (\d+) elements", lambda: constant("_store", "SMALL")),
     (r"What was not read for (\d+) days", lambda: constant("_cache_files", "_KEEP_DAYS")),
     (r"is waited for (\d+) s\b", lambda: constant("_cache_lock", "_SILENCE")),
     (r"less than about (\d+) KiB", lambda: number("runtime/cpu/Workers.cpp", r"Weight = (\d+)")),

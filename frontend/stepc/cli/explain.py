@@ -39,7 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     group = parser.add_argument_group("for a model")
     group.add_argument("--optimizer", default="adamw", help="a definition (default: adamw)")
-    command.add_request(group, layout=None)
+    command.add_request(group, layouts="several")
 
 
 def run(given: argparse.Namespace) -> int:

@@ -10,13 +10,14 @@ import sys
 from dataclasses import replace
 
 from .. import errors
-from . import kept, machines, models, package, planning, report
+from . import advice, advice_report, kept, machines, models, package, planning, report
 from .failure import PlanError
 
 EXAMPLES = """\
   stepc-plan adafactor --model llama-7b --ranks 64 --layout fsdp2
   stepc-plan my.mlir --model shapes.txt --ranks 8,64 --layout zero1,fsdp2
   stepc-plan came --model llama-70b --ranks 512 --layout 'tp*fsdp2' --axis tp=8 --json
+  stepc-plan adamw --model llama-7b --ranks 8 --advise --memory-per-rank 24GiB
 
 A file of a model has a line for each tensor, 'name shape [dtype] [count]' as in
 'layers.{}.attn.weight 4096x4096 bf16 32', or a JSON list of objects of these."""
@@ -47,16 +48,39 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("definition", help="a .mlir file, a .stepc package, or a name of the zoo; a,b: each")
     add("--model", required=True, help=f"{', '.join(models.NAMES)}, or a file; a,b: each")
-    add_request(parser, layout="zero1")
+    add_request(parser, layouts="zero1, of --advise ddp, zero1, zero2 and fsdp2")
     add("--compare", choices=["colossalai"], help="rounds and calls beside those of its "
         "distributed optimizers, on zero1 and tp")  # fmt: skip
     add("--json", action="store_true")
+    _add_advice(parser)
     return parser
 
 
-def add_request(parser: argparse.ArgumentParser, layout: str | None) -> None:
+# Of a budget, by the argument.
+_FIGURES = {
+    "--memory-per-rank": ("memory", "that parameters, gradients and states may take"),
+    "--memory-bandwidth": ("memory_bandwidth", "a second of a rank's memory, read and written"),
+    "--link-bandwidth": ("link_bandwidth", "a second that a rank sends"),
+    "--disk-bandwidth": ("disk_bandwidth", "a second of a rank's disk, read or written"),
+}
+
+
+def _add_advice(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--advise", action="store_true", help="which stage, storage of states, master and place "
+        "fit: a ladder, and the first that does")  # fmt: skip
+    add("--device", choices=advice.DEFAULTS, default="cpu", help="where parameters are; what is "
+        "there on CUDA devices, and the defaults of figures, differ (default: cpu)")  # fmt: skip
+    for flag, (name, words) in _FIGURES.items():
+        own = {device: getattr(one, name) for device, one in advice.DEFAULTS.items()}
+        said = ", ".join(f"{device} {number:.3g}" for device, number in own.items())
+        add(flag, metavar="BYTES", help=f"of --advise: bytes {words}, as "
+            f"80e9, 80GB or 64GiB (default: {said})")  # fmt: skip
+
+
+def add_request(parser: argparse.ArgumentParser, layouts: str) -> None:
     """The arguments of :func:`request`, :func:`machines_of` and of the model's dtype;
-    ``layout`` is the default."""
+    ``layouts``: what is said of those that are taken where none is given."""
     add = parser.add_argument
     add("--fragment", action="append", default=[], help="before the definition; again for more")
     add("--dtype", choices=models.BYTES, help="of all parameters, in place of the model's")
@@ -68,7 +92,8 @@ def add_request(parser: argparse.ArgumentParser, layout: str | None) -> None:
     )
     add("--master", choices=kept.MASTERS, help="the f32 of 16-bit parameters, kept as a state, or "
         "as the bits that bf16 lacks (default: not)")  # fmt: skip
-    add("--layout", default=layout, help="presets of docs/sharding.md, products with *; a,b: each")
+    add("--layout", help="presets of docs/sharding.md, products with *; a,b: each (default: "
+        f"{layouts})")  # fmt: skip
     add("--ranks", help="how many; a,b: each")
     add("--axis", action="append", default=[], metavar="NAME=N", help="size of tp or shard")
     add("--rule", action="append", default=[], metavar="REGEX=DIM|none",
@@ -111,19 +136,65 @@ def plans(given) -> list[planning.Plan]:
     return [
         planning.make(source, model, machine, replace(request(given), layout=layout))
         for model in loaded
-        for layout in given.layout.split(",")
+        for layout in (given.layout or "zero1").split(",")
         for source in sources
         for machine in machines_of(given)
     ]
 
 
+def _figures(given) -> dict[str, str]:
+    """What is said of the machine, by the argument."""
+    said = {flag: vars(given)[flag[2:].replace("-", "_")] for flag in _FIGURES}
+    return {flag: text for flag, text in said.items() if text is not None}
+
+
+def advices(given) -> list[advice.Advice]:
+    """Of one layout, or each."""
+    figures = {_FIGURES[f][0]: machines.amount(text) for f, text in _figures(given).items()}
+    budget = replace(advice.DEFAULTS[given.device], **figures)
+    layouts = tuple(given.layout.split(",")) if given.layout else ()
+    return [
+        advice.advise(
+            package.open_source(name, given.fragment),
+            models.load(model, given.dtype),
+            _without(machine, figures),
+            request(given),
+            budget,
+            given.device,
+            layouts,
+        )
+        for model in given.model.split(",")
+        for name in given.definition.split(",")
+        for machine in machines_of(given)
+    ]
+
+
+def _without(machine: machines.Machine, figures: dict[str, float]) -> machines.Machine:
+    """What is given by name counts before a file's figure."""
+    if "link_bandwidth" in figures:
+        machine = replace(machine, inside=0.0, between=0.0)
+    return replace(machine, memory=0.0) if "memory_bandwidth" in figures else machine
+
+
+def _listed(found: list) -> str:
+    return json.dumps(found if len(found) > 1 else found[0], indent=1) + "\n"
+
+
 def run(arguments: list[str] | None = None) -> str:
     """What the command prints; PlanError or StepcError where there is no plan."""
     given = _parser().parse_args(arguments)
+    if given.advise:
+        if given.compare:
+            raise PlanError("--advise and --compare are given, expected one of both")
+        found = advices(given)
+        if given.json:
+            return _listed([advice_report.as_json(one) for one in found])
+        return "\n".join(map(advice_report.text, found))
+    if figures := _figures(given):
+        raise PlanError(f"{next(iter(figures))} is given, which is of --advise")
     made = plans(given)
     if given.json:
-        found = [report.as_json(plan) for plan in made]
-        return json.dumps(found if len(found) > 1 else found[0], indent=1) + "\n"
+        return _listed([report.as_json(plan) for plan in made])
     if given.compare:
         return report.table([report.beside_colossal(plan) for plan in made], report.PEERS)
     return report.tables(made) if len(made) > 1 else report.text(made[0])

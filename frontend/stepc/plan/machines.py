@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -50,6 +51,22 @@ class Machine:
             return 0.0
         bandwidth, latency = self.link(first_to_last)
         return calls * latency * math.ceil(math.log2(size)) + sent / bandwidth
+
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
+          "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}  # fmt: skip
+
+
+def amount(text: str) -> float:
+    """Bytes: "80e9", "80GB", "24GiB"; PlanError for what is none, or not above 0."""
+    match = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?) ?([kmgt]i?|)b?", text.strip().lower())
+    try:
+        found = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    except ValueError:
+        found = 0.0
+    if not 0.0 < found < math.inf:
+        raise PlanError(f"'{text}' is no number of bytes, as 80e9, 80GB or 64GiB")
+    return found
 
 
 def load(path: str, ranks: int | None) -> Machine:

@@ -14,13 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
-from ..._store import Store
+from ..._store import SMALL, Store
 from ..tensors.stored import StoredState
 
-# Tensors of at most this many elements are carved from a common block: they
-# lie in the order of the parameters, and share one version counter. Each has a storage
-# of its own, of its bytes alone, which is what is saved and copied with it.
-SMALL = 16384
 _ALIGNMENT = 64  # bytes, of each tensor in a block
 
 

@@ -12,10 +12,9 @@ from typing import NamedTuple
 import torch
 
 from ..._describe import SCALE, State, is_scale
-from ..._store import Store
+from ..._store import SMALL, WINDOW_BYTES, WINDOWS, Store
 from ..tensors.members import Member, ObstacleError
 from ..tensors.stored import StoredState
-from .memory import SMALL
 
 _PLACES = ("disk", "host")
 
@@ -44,8 +43,8 @@ class Place:
     states: str = "disk"
     path: str | os.PathLike | None = None
     fraction: float = 1.0
-    buffers: int = 4
-    window_bytes: int = 8 << 20
+    buffers: int = WINDOWS
+    window_bytes: int = WINDOW_BYTES
     threads: int = 4
     direct: bool = True
 

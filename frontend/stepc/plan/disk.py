@@ -1,0 +1,56 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What of a rank's states lies on disk with ``place=Place("disk")`` (docs/placement.md)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from .._store import SMALL, WINDOW_BYTES, WINDOWS
+from ..schedule import widths
+from .account import coded_bytes, held_over_rounds
+from .kept import AVERAGES
+from .layouts import Part
+from .package import Package
+from .planning import Plan
+
+
+@dataclass
+class OnDisk:
+    """Bytes: of states on disk, read and written in a step, and of the windows in memory.
+    ``refusal``: why a step would be refused, "" where it is not."""
+
+    states: int = 0
+    moved: int = 0
+    windows: int = 0
+    refusal: str = ""
+
+
+def of_plan(plan: Plan) -> OnDisk:
+    """Of the rank that has the most. What owners step stays in memory."""
+    return of_parts(plan.package, plan.layout.parts(plan.owners.cut, plan.fullest))
+
+
+def of_parts(package: Package, parts: Counter[Part]) -> OnDisk:
+    """Each segment of a step reads what it has to do with, and writes what it changes."""
+    found, largest = OnDisk(), 0
+    for part, count in parts.items():
+        described, variant = package.part(part), package.variant(part)
+        if described.elements <= SMALL:
+            continue
+        kernels, coded = widths(variant), coded_bytes(described)
+        own = [s for s in described.states if s.is_full and s.bytes and s.name not in AVERAGES]
+        again = held_over_rounds(kernels).intersection(coded)
+        if again and not found.refusal:
+            name = min(again)
+            found.refusal = f"codes of '{name}' are read again after a round, and cannot be on disk"
+        for state in own:
+            reads = {k.segment for k in kernels if state.name in (*k.reads, *k.writes)}
+            writes = {k.segment for k in kernels if state.name in k.writes}
+            found.states += count * state.bytes
+            found.moved += count * state.bytes * (len(reads) + len(writes))
+        if variant["space"] != "elements":  # a window has all of the tensor
+            largest = max(largest, sum(state.bytes for state in own))
+    found.windows = WINDOWS * max(WINDOW_BYTES, largest) if found.states else 0
+    return found
