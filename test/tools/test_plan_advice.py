@@ -111,6 +111,28 @@ def test_what_is_on_disk_is_what_a_store_has(tmp_path):
         assert 0 <= moved - found.moved <= 2 * pages, name
 
 
+def test_windows(tmp_path):
+    """Of 8 MiB, or of a whole tensor: of LAMB, and of codes that no piece of a row begins with."""
+    path = tmp_path / "large.txt"
+    path.write_text("even 4096x2048\n")
+
+    def windows(*more, name="adamw"):
+        found = advise(path, "--state", *more, name=name)
+        return [rung["windows"] for rung in found["rungs"] if rung["place"] == "disk"]
+
+    least, elements = 4 * 8 * 2**20, 4096 * 2048
+    assert windows("f32", "--layout", "ddp") == windows("q8", "--layout", "ddp") == [least]
+    assert windows("f32", "--layout", "ddp", name="lamb") == [4 * 8 * elements]
+    path.write_text("odd 4096x2050\n")
+    codes = 2 * (4096 * 2050 + 4 * 4096 * 33)
+    assert windows("q8", "--layout", "ddp") == [4 * codes]
+    # The second of three ranks begins within a row.
+    path.write_text("rows 1000x30720\n")
+    own = 1000 * 30720 // 3
+    assert windows("q8", "--layout", "fsdp2", "--ranks", "3") == [least]
+    assert windows("q8", "--layout", "zero1", "--ranks", "3") == [4 * 2 * own // 64 * 68]
+
+
 def test_the_line_makes_such_an_optimizer(model, tmp_path):
     """Each is run in a group of one rank, with one step of those whose states are in memory."""
     torch, stepc = pytest.importorskip("torch"), pytest.importorskip("stepc.torch")

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 
+from .._describe import BLOCK, Tensor, is_scale
 from .._store import SMALL, WINDOW_BYTES, WINDOWS
 from ..schedule import widths
 from .account import coded_bytes, held_over_rounds
@@ -28,8 +30,16 @@ class OnDisk:
 
 
 def of_plan(plan: Plan) -> OnDisk:
-    """Of the rank that has the most. What owners step stays in memory."""
-    return of_parts(plan.package, plan.layout.parts(plan.owners.cut, plan.fullest))
+    """Of the rank that has the most, but for windows, of which any may have the most. What owners
+    step stays in memory."""
+
+    def of(rank: int) -> OnDisk:
+        return of_parts(plan.package, plan.layout.parts(plan.owners.cut, rank))
+
+    found, differ = of(plan.fullest), plan.layout.is_flat and plan.package.kept.keeps_codes
+    if differ:
+        found.windows = max(of(rank).windows for rank in range(plan.layout.ranks))
+    return found
 
 
 def of_parts(package: Package, parts: Counter[Part]) -> OnDisk:
@@ -50,7 +60,16 @@ def of_parts(package: Package, parts: Counter[Part]) -> OnDisk:
             writes = {k.segment for k in kernels if state.name in k.writes}
             found.states += count * state.bytes
             found.moved += count * state.bytes * (len(reads) + len(writes))
-        if variant["space"] != "elements":  # a window has all of the tensor
+        if not _in_pieces(part, described, variant):  # a window has all of the tensor
             largest = max(largest, sum(state.bytes for state in own))
     found.windows = WINDOWS * max(WINDOW_BYTES, largest) if found.states else 0
     return found
+
+
+def _in_pieces(part: Part, described: Tensor, variant: dict) -> bool:
+    """Whether a window may have a piece of the part: of a definition of elements, and of codes
+    where rows are whole blocks and the part begins with one."""
+    scales = [state for state in described.states if is_scale(state.name)]
+    rows = {math.prod(part.shape[len(state.shape) - 1 :]) for state in scales}
+    are_regular = all(row % BLOCK == 0 and part.begin % row == 0 for row in rows)
+    return variant["space"] == "elements" and are_regular
