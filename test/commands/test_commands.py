@@ -129,3 +129,15 @@ def test_a_wrong_step_is_found(monkeypatch, capsys):
     monkeypatch.setattr(_runtime.Plan, "step", lambda self: None)
     assert cli.main(["check"]) == 1
     assert "element 1 is 1.0 after a step of SGD, expected 0" in capsys.readouterr().out
+
+
+def test_plan(stepc):
+    arguments = ("adamw", "--model", "gpt2", "--ranks", "2")
+    done = stepc("plan", *arguments, "--advise", "--json", "--state", "q8", "--layout", "zero2")
+    assert done.returncode == 0, done.stderr
+    first = json.loads(done.stdout)["rungs"][0]
+    assert first["constructor"] == (
+        'stepc.torch.AdamW(model.parameters(), zero=stepc.torch.Zero(2), state_dtype="q8")'
+    )
+    done = stepc("plan", *arguments, "--layout", "zero4")
+    assert done.returncode == 1 and done.stderr.startswith("stepc: error: unknown layout 'zero4'")

@@ -114,6 +114,19 @@ def test_tensors_by_rule(page):
     assert "layers.2.b  160  f32\nscale  scalar  f32" in page.inner_text("details[open]")
 
 
+def test_a_step_moves_codes(tmp_path):
+    """Parameter, gradient and parameter, and both moments as they are kept, read and written."""
+    model, path = tmp_path / "small.txt", tmp_path / "codes.html"
+    model.write_text("emb 330x200 f32\nnorm 5000 f32\n")
+    arguments = ("--optimizer", "adamw", "--layout", "ddp", "--ranks", 2, "--html", path)
+    explain(model, *arguments, "--state", "q8")
+    codes = 330 * 200 + 4 * 330 * 4
+    moved = 12 * (330 * 200 + 5000) + 4 * (codes + 4 * 5000)
+    assert f"<b>{size(moved)}</b>a step moves" in path.read_text()
+    explain(model, *arguments)
+    assert f"<b>{size(28 * 71000)}, least {size(28 * 71000)}</b>a step moves" in path.read_text()
+
+
 def test_what_a_kernel_moves(page):
     page.select_option("#layout", "ddp")
     page.select_option("#ranks", "8")

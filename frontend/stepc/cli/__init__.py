@@ -9,7 +9,7 @@ import argparse
 import sys
 
 from .. import errors
-from . import cache, check, checkpoint, explain, info
+from . import cache, check, checkpoint, explain, info, plan
 
 _COMMANDS = {
     "info": info,
@@ -17,6 +17,7 @@ _COMMANDS = {
     "cache": cache,
     "check": check,
     "checkpoint": checkpoint,
+    "plan": plan,
 }
 
 

@@ -39,12 +39,22 @@ def _dim(text: str) -> int | None:
     return None if text == "none" else int(text)
 
 
+SAID = "memory of a rank, rounds, calls and bytes of a step, before it is run"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="stepc-plan", epilog=EXAMPLES, description=__doc__,
+        prog="stepc-plan",
+        epilog=EXAMPLES,
+        description=SAID,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.description = "memory of a rank, rounds, calls and bytes of a step, before it is run"
+    )
+    add_arguments(parser)
+    return parser
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Those of :func:`text_of`."""
     add = parser.add_argument
     add("definition", help="a .mlir file, a .stepc package, or a name of the zoo; a,b: each")
     add("--model", required=True, help=f"{', '.join(models.NAMES)}, or a file; a,b: each")
@@ -53,7 +63,6 @@ def _parser() -> argparse.ArgumentParser:
         "distributed optimizers, on zero1 and tp")  # fmt: skip
     add("--json", action="store_true")
     _add_advice(parser)
-    return parser
 
 
 # Of a budget, by the argument.
@@ -182,7 +191,11 @@ def _listed(found: list) -> str:
 
 def run(arguments: list[str] | None = None) -> str:
     """What the command prints; PlanError or StepcError where there is no plan."""
-    given = _parser().parse_args(arguments)
+    return text_of(_parser().parse_args(arguments))
+
+
+def text_of(given: argparse.Namespace) -> str:
+    """The same of arguments that were read."""
     if given.advise:
         if given.compare:
             raise PlanError("--advise and --compare are given, expected one of both")

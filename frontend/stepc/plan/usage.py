@@ -25,11 +25,6 @@ class Use:
     kernels: list[Widths] = field(default_factory=list)
     least: int = 0  # bytes of an element
 
-    @property
-    def moved(self) -> int:
-        """Bytes of a step."""
-        return self.elements * sum(kernel.total for kernel in self.kernels)
-
 
 def by_variant(package: Package, parts: Counter[Part]) -> list[Use]:
     """The variants that update a rank's parts, in the order of the package."""

@@ -101,11 +101,12 @@ def _section(plan: Plan) -> str:
 
 def _summary(plan: Plan) -> str:
     uses, account = plan.uses(), plan.account
-    moved = sum(use.moved for use in uses)
-    least = sum(use.elements * use.least for use in uses)
+    moved = size(sum(account.moved.values()))
+    if not plan.package.kept.keeps_codes:  # which kernels see as float32
+        moved += f", least {size(sum(use.elements * use.least for use in uses))}"
     tiles = [
         ("memory of a rank", size(plan.memory["total"])),
-        ("a step moves", f"{size(moved)}, least {size(least)}"),
+        ("a step moves", moved),
         ("statistics cross in", f"{account.rounds} rounds, {size(account.exchanged)}"),
         ("sent beside the step", size(sum(row.sent for row in plan.traffic))),
     ]
