@@ -110,9 +110,9 @@ def stage_3():
             same_bits(own.to_local(), other.to_local(), name)
 
 
-def is_refused(config, model, words, given=None):
+def is_refused(config, model, words, given=None, **more):
     try:
-        st.deepspeed.from_config(config, model, given)
+        st.deepspeed.from_config(config, model, given, **more)
     except ValueError as error:
         assert words in str(error), error
     else:
@@ -129,6 +129,34 @@ def other_worlds():
         ({"train_batch_size": 8, "zero_optimization": {"stage": 2}}, sharded(), "expected 3"),
     ):
         is_refused({**base, **config}, model, words)
+
+
+@case
+def gradients_of_others():
+    """A cast takes parameters from DistributedDataParallel, which has to come behind; the Trainer
+    clips gradients that Zero(2) has taken."""
+    base = {"train_batch_size": 16, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}}
+    narrow = {**base, "bf16": {"enabled": True}}
+    wrapped = torch.nn.parallel.DistributedDataParallel(model_of())
+    is_refused(narrow, torch.nn.Sequential(wrapped), "call from_config, then DistributedDataPar")
+    assert all(param.dtype == torch.float32 for param in wrapped.parameters())
+    st.deepspeed.from_config(base, wrapped)
+    cast = torch.nn.parallel.DistributedDataParallel(model_of().bfloat16())
+    st.deepspeed.from_config(narrow, cast)  # is of the dtype already
+    model = model_of()
+    setup = st.deepspeed.from_config(narrow, model)
+    wrapped = torch.nn.parallel.DistributedDataParallel(model)
+    setup.backward(loss_of(wrapped, batches(torch.bfloat16)[0]))
+    setup.step()
+    ends = [None] * dist.get_world_size()
+    dist.all_gather_object(ends, model[0].weight.detach())
+    assert all(end.equal(ends[0]) for end in ends) and not ends[0].equal(cast.module[0].weight)
+    zero = {**base, "gradient_clipping": 0.5, "zero_optimization": {"stage": 2}}
+    given = arguments(fp16=False, gradient_accumulation_steps=2, learning_rate=0.1)
+    words = "the Trainer clips .grad, which Zero(2) takes in the backward pass: expected 0, 1"
+    is_refused(zero, model_of(), words, given, for_trainer=True)
+    zero["zero_optimization"]["stage"] = 1
+    st.deepspeed.from_config(zero, model_of(), given, for_trainer=True)
 
 
 if __name__ == "__main__":

@@ -502,6 +502,15 @@ def test_model_parameters():
     assert len(quiet(PLAIN, model)[0].optimizer.param_groups[0]["params"]) == 6
 
 
+def test_a_learning_rate_that_is_a_tensor_is_that_of_the_schedule():
+    """The trial of the schedule writes into another one."""
+    for rate in (0.5, torch.tensor(0.5)):
+        model = model_of()
+        groups = [{"params": list(model.parameters()), "lr": rate}]
+        config = schedule("WarmupCosineLR", total_num_steps=10, warmup_num_steps=2)
+        assert quiet(config, model, model_parameters=groups)[0].lr_scheduler.org_lrs == [0.5]
+
+
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [((12, 2, 3), (12, 2, 3)), ((12, 2, None), (12, 2, 3)), ((12, None, 3), (12, 2, 3)),

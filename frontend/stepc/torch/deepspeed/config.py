@@ -9,6 +9,7 @@ import warnings
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from ..binding.features import ClipByNorm
 from ..optimizers.of_torch import AdamW
@@ -86,6 +87,7 @@ def from_config(
     schedule = schedule_of(said)
     features = _precision(said, dtype, for_trainer)
     features |= _zero(said, dtype, params, world) | place_of(said, params)
+    _check_wrapped(said, model, dtype, for_trainer and "zero" in features)
     passes = batches["gradient_accumulation_steps"]
     _check_accumulation(said, passes, dtype or params[0].dtype, "zero" in features)
     if not for_trainer:
@@ -147,10 +149,32 @@ def _dtype_of(said: Said, params: list[torch.Tensor]) -> torch.dtype | None:
     return None if any(map(is_dtensor, params)) else wanted
 
 
+def _check_wrapped(said: Said, model, dtype, clipped: bool) -> None:
+    """ValueError for what would take gradients from DistributedDataParallel, or from the Trainer,
+    which has ``clipped`` them."""
+    wraps = any(isinstance(m, DistributedDataParallel) for m in model.modules())
+    if wraps and dtype is not None and _to_cast(model, dtype):
+        kind = "fp16" if said["fp16.enabled"] else "bf16"
+        raise ValueError(
+            f"'{kind}.enabled' is True, which casts parameters, whose gradients "
+            "DistributedDataParallel would average no more: call from_config, then "
+            "DistributedDataParallel"
+        )
+    if clipped and said["zero_optimization.stage"] == 2:
+        raise ValueError(
+            "'zero_optimization.stage' is 2, and the Trainer clips .grad, which Zero(2) takes in "
+            "the backward pass: expected 0, 1, or a loop of your own"
+        )
+
+
+def _to_cast(model: torch.nn.Module, dtype: torch.dtype) -> list[torch.nn.Parameter]:
+    of_others = (p for p in model.parameters() if p.dtype != dtype and not is_dtensor(p))
+    return [param for param in of_others if param.is_floating_point()]
+
+
 def _cast(model: torch.nn.Module, dtype: torch.dtype) -> None:
-    for param in model.parameters():
-        if param.is_floating_point() and param.dtype != dtype and not is_dtensor(param):
-            param.data = param.data.to(dtype)
+    for param in _to_cast(model, dtype):
+        param.data = param.data.to(dtype)
 
 
 # --- Batches --------------------------------------------------------------------------------------
@@ -325,7 +349,8 @@ def _try(make, groups: list[dict], features: dict, schedule) -> None:
     few = []
     for group in groups:
         one = torch.nn.Parameter(torch.zeros(2, 2, dtype=torch.bfloat16, device="cpu"))
-        few.append({**{k: v for k, v in group.items() if k != "view"}, "params": [one]})
+        own = {k: _own(v) for k, v in group.items() if k not in ("view", "params")}
+        few.append({**own, "params": [one]})
     optimizer = make(few, **{k: v for k, v in features.items() if k not in ("zero", "place")})
     if schedule is None:
         return
@@ -335,6 +360,11 @@ def _try(make, groups: list[dict], features: dict, schedule) -> None:
             schedule(optimizer).step()
         except (TypeError, ArithmeticError) as error:
             raise ValueError(f"'scheduler.params' do not give a schedule: {error}") from error
+
+
+def _own(value):
+    """A copy of a tensor, as schedules write into learning rates."""
+    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def _report(said: Said, shares: bool) -> dict[str, str]:
