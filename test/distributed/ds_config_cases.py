@@ -132,6 +132,40 @@ def other_worlds():
 
 
 @case
+def masters_of_dtensors():
+    """DTensors of the file's type have masters, those in float32 are their own."""
+    base = {"train_batch_size": 16, "zero_optimization": {"stage": 3}, "gradient_clipping": 0.0}
+    base["optimizer"] = {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.0}}
+    for kind, dtype, by_hand in (
+        ("bf16", torch.bfloat16, {"master": "remainder", "skip_nonfinite": True}),
+        ("fp16", torch.float16,
+         {"master": "f32", "loss_scale": st.deepspeed.loss_scaler(initial_scale_power=4)}),
+    ):  # fmt: skip
+        model, twin = (fully_shard(model_of().to(dtype)) for _ in range(2))
+        config = {**base, kind: {"enabled": True}}
+        if kind == "fp16":
+            config["fp16"]["initial_scale_power"] = 4
+        setup = st.deepspeed.from_config(config, model)
+        optimizer = st.deepspeed.FusedAdam(twin.parameters(), lr=1e-4, **by_hand)
+        for batch in batches(dtype):
+            setup.backward(loss_of(model, batch))
+            optimizer.scale(loss_of(twin, batch)).backward()
+            setup.step()
+            optimizer.step()
+            optimizer.zero_grad()
+        for own, other in zip(model.parameters(), twin.parameters(), strict=True):
+            same_bits(own.to_local(), other.to_local(), kind)
+        states = setup.optimizer.state[model[0].weight]
+        assert ("remainder" if kind == "bf16" else "master") in states, list(states)
+        words = "acted on: float32 DTensors are their own masters"
+        setup = st.deepspeed.from_config(config, sharded())
+        assert setup.keys[f"{kind}.enabled"] == words and setup.optimizer._master is None
+        mixed = sharded()
+        fully_shard(mixed.append(torch.nn.Linear(4, 4).to(dtype))[-1])
+        is_refused(config, mixed, f"become {dtype} and torch.float32, as DTensors are not cast")
+
+
+@case
 def gradients_of_others():
     """A cast takes parameters from DistributedDataParallel, which has to come behind; the Trainer
     clips gradients that Zero(2) has taken."""

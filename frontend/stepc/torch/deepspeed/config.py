@@ -18,7 +18,7 @@ from ..ranks.zero.settings import Zero
 from ..tensors.callers import level_of_caller
 from .auto import resolve
 from .classes import muon_groups, optimizer_of, schedule_of
-from .keys import ENGINE, NONE
+from .keys import ACTED, ENGINE, NONE
 from .placing import offloads, place_of
 from .reading import Said, read
 from .scaler import loss_scaler
@@ -96,7 +96,7 @@ def from_config(
     if dtype is not None:
         _cast(model, dtype)
     optimizer = make(own_groups, **features)
-    keys = _report(said, "zero" in features)
+    keys = _report(said, "zero" in features, dtype)
     _tell(keys)
     return Setup(
         optimizer=optimizer,
@@ -134,19 +134,37 @@ def _groups(model: torch.nn.Module, given) -> list[dict]:
     return groups
 
 
-def _dtype_of(said: Said, params: list[torch.Tensor]) -> torch.dtype | None:
-    """What the parameters are cast to; None where they stay. ValueError."""
+def _kind_of(said: Said) -> str | None:
+    """ "fp16" or "bf16", if either. ValueError for both."""
     kinds = [kind for kind in ("fp16", "bf16") if said[f"{kind}.enabled"]]
     if len(kinds) > 1:
         raise ValueError("bfloat16 and fp16 modes cannot be simultaneously enabled")
-    wanted = _DTYPES[kinds[0]] if kinds else None
+    return kinds[0] if kinds else None
+
+
+def _dtype_of(said: Said, params: list[torch.Tensor]) -> torch.dtype | None:
+    """What the file asks for where all parameters are that, or are cast to it, and have masters;
+    None where they stay. ValueError, also for a mixture."""
+    kind = _kind_of(said)
+    wanted = _DTYPES[kind]
     named = _DTYPES[said["data_types.param_dtype"]]
     if named is not None and named != (wanted or params[0].dtype):
         raise ValueError(
             f"'data_types.param_dtype' is {said['data_types.param_dtype']!r}, expected that of "
             f"the parameters, {wanted or params[0].dtype}"
         )
-    return None if any(map(is_dtensor, params)) else wanted
+    if wanted is None:
+        return None
+    become = {p.dtype if is_dtensor(p) else wanted for p in params}
+    if become == {wanted}:
+        return wanted
+    if become == {torch.float32} and all(map(is_dtensor, params)):
+        return None
+    raise ValueError(
+        f"'{kind}.enabled' is True, and parameters are or become "
+        f"{' and '.join(sorted(map(str, become)))}, as DTensors are not cast: expected all to be "
+        f"{wanted}, or all DTensors of torch.float32"
+    )
 
 
 def _check_wrapped(said: Said, model, dtype, clipped: bool) -> None:
@@ -154,9 +172,8 @@ def _check_wrapped(said: Said, model, dtype, clipped: bool) -> None:
     which has ``clipped`` them."""
     wraps = any(isinstance(m, DistributedDataParallel) for m in model.modules())
     if wraps and dtype is not None and _to_cast(model, dtype):
-        kind = "fp16" if said["fp16.enabled"] else "bf16"
         raise ValueError(
-            f"'{kind}.enabled' is True, which casts parameters, whose gradients "
+            f"'{_kind_of(said)}.enabled' is True, which casts parameters, whose gradients "
             "DistributedDataParallel would average no more: call from_config, then "
             "DistributedDataParallel"
         )
@@ -367,10 +384,12 @@ def _own(value):
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 
-def _report(said: Said, shares: bool) -> dict[str, str]:
+def _report(said: Said, shares: bool, dtype: torch.dtype | None) -> dict[str, str]:
     """By key of the file what was done about it; ``shares``: whether ranks share states by Zero,
     without which what is its is that of whoever averages gradients."""
     keys = said.report()
+    if dtype is None and (kind := _kind_of(said)):
+        keys[f"{kind}.enabled"] = f"{ACTED}: float32 DTensors are their own masters"
     for path in () if shares else _OF_ZERO:
         if path in keys:
             keys[path] = f"{ENGINE}: DistributedDataParallel's or fully_shard's"
