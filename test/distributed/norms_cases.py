@@ -305,6 +305,9 @@ def what_layouts_cannot_say_of_a_dtensor():
         optimizer = st.SGD([("own", param)], lr=0.1, layouts=layouts)
         param.grad = param.detach().clone()
         refused(errors.TensorError, words, optimizer.step)
+    layouts = [(".*", st.Layout(grid, ["distinct", Replicate()]))]
+    optimizer = st.SGD([param], lr=0.1, layouts=layouts, clip=st.ClipByNorm(1.0))
+    refused(errors.TensorError, "has no name; layouts needs named parameters", optimizer.step)
 
 
 @case

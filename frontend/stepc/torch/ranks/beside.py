@@ -17,8 +17,11 @@ def beside(rules, group: dict, place: int, name: str) -> Layout | None:
     """The layout of the first expression that matches the DTensor's whole name, if it says anything
     of it: a DTensor needs none. ObstacleError for what it cannot say."""
     names = group.get("param_names")
-    patterns = rules if names else ()
-    found = (layout for pattern, layout in patterns if re.fullmatch(pattern, names[place]))
+    if rules and not names:
+        raise ObstacleError(
+            f"{name} has no name; layouts needs named parameters: model.named_parameters()", False
+        )
+    found = (layout for pattern, layout in rules if re.fullmatch(pattern, names[place]))
     layout = next(found, None)
     if layout is not None:
         _check(layout, group["params"][place], name)
