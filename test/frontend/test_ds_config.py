@@ -131,7 +131,7 @@ def optimizer_of(config):
 
 
 def of_fp16(path, value):
-    config = with_key(path, value, with_key("fp16.enabled", True))
+    config = with_key(path, value, with_key("fp16.enabled", True, STAGE1))
     return optimizer_of(config)._given.scaling[0]
 
 
@@ -491,6 +491,26 @@ def test_muon():
     made = quiet(optimizer("muon"), model)[0].optimizer
     assert made.param_groups[0]["param_names"] == ["conv.weight"]
     assert made.param_groups[1]["lr"] == 3e-4
+
+
+def test_muon_with_an_l2_term_of_a_group():
+    model = model_of()
+    config = optimizer("Muon", adam_w_mode=False)
+    groups = [{"params": list(model.parameters()), "weight_decay": 0.1}]
+    refused(config, "False with a weight_decay", model, model_parameters=groups)
+    assert quiet(config, model)[0].optimizer.param_groups[0]["weight_decay"] == 0
+
+
+def test_muon_leaves_out_what_needs_no_gradient():
+    """Its decay would change it, as that of a gradient of zeros."""
+    model = model_of()
+    model.up.requires_grad_(False)
+    config = optimizer("Muon", weight_decay=0.1)
+    made = quiet(config, model, model_parameters=model.named_parameters())[0].optimizer
+    names = [name for group in made.param_groups for name in group["param_names"]]
+    assert len(names) == 5 and not [name for name in names if name.startswith("up.")]
+    refused(config, "no parameter needs a gradient, expected one", model.requires_grad_(False),
+            model_parameters=list(model.parameters()))  # fmt: skip
 
 
 def test_model_parameters():

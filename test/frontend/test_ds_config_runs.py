@@ -110,7 +110,7 @@ def test_as_torch():
 def test_float16_with_overflows():
     """The schedule waits for a step that is skipped; the scale is DeepSpeed's."""
     scale = {"enabled": True, "initial_scale_power": 4, "loss_scale_window": 2, "hysteresis": 2}
-    config = {**BASE, "fp16": scale}
+    config = {**BASE, "fp16": scale, "zero_optimization": {"stage": 1}}
     overflows = {2: math.inf, 3: math.inf, 5: math.inf}
     model, setup, rates = run(config, torch.float16, overflows)
     wanted = [rate(k) for k in (0, 1, 2, 2, 2, 3, 3, 4)]
@@ -133,8 +133,43 @@ def test_float16_with_overflows():
     assert same(model, twin)
 
 
+def scales(overflows, window):
+    """Behind each step, as FP16_Optimizer._update_scale of DeepSpeed 0.19.8 has them from 16."""
+    scale, last = 16.0, -1
+    for number, overflow in enumerate(overflows):
+        stable = number - last - 1
+        if overflow:
+            scale, last = max(scale / 2.0, 1.0), number
+        elif stable > 0 and stable % window == 0:
+            scale *= 2.0
+        yield scale
+
+
+@pytest.mark.parametrize(
+    ("overflows", "window", "wanted"),
+    [("010010", 1000, [16, 8, 8, 8, 4, 4]), ("0000110000000", 2, None),
+     ("1111111000", 1000, [8, 4, 2, 1, 1, 1, 1, 1, 1, 1])],
+)  # fmt: skip
+def test_float16_of_stage_0(overflows, window, wanted):
+    """DeepSpeed's FP16_Optimizer: no hysteresis, and nothing is raised at the least scale."""
+    scale = {"enabled": True, "initial_scale_power": 4, "loss_scale_window": window}
+    scale |= {"hysteresis": 2, "consecutive_hysteresis": True}
+    config = {**BASE, "gradient_accumulation_steps": 1, "fp16": scale}
+    model, found = model_of(), []
+    with pytest.warns(UserWarning, match="here: fp16.hysteresis, fp16.consecutive_hysteresis$"):
+        setup = st.deepspeed.from_config(config, model)
+    assert "on stage 0 every overflow lowers" in setup.keys["fp16.hysteresis"]
+    for digit in overflows:
+        batch = batches(torch.float16)[0]
+        setup.backward(loss_of(model, batch, math.inf if digit == "1" else 1.0))
+        setup.step()
+        found.append(setup.optimizer.loss_scale)
+    assert found == list(scales(map(int, overflows), window)) == (wanted or found)
+
+
 def test_the_least_scale_raises():
     config = {**BASE, "fp16": {"enabled": True, "initial_scale_power": 1, "hysteresis": 1}}
+    config["zero_optimization"] = {"stage": 1}
     model = model_of()
     setup = st.deepspeed.from_config(config, model)
     with pytest.raises(errors.LossScaleError, match="already at minimum"):

@@ -187,11 +187,6 @@ def _muon(kind: str, params: dict, on_cpu: bool) -> tuple[Callable, dict]:
             "'optimizer.params.per_head_muon' is True, expected false: give model_parameters "
             "groups with a view, as '(12 n) m -> 12 n m'"
         )
-    if not params.pop("adam_w_mode", True) and params.get("weight_decay"):
-        raise ValueError(
-            "'optimizer.params.adam_w_mode' is False with a weight_decay, expected true: Adam "
-            "beside Muon decays parameters"
-        )
     for name in ("torch_adam", "fp32_optimizer_states", "ns_method"):
         params.pop(name, None)  # the same mathematics
     return SingleDeviceMuonWithAuxAdam, params
@@ -209,7 +204,8 @@ _BUILD = {
 
 def muon_groups(model: torch.nn.Module, groups: list[dict], params: dict) -> list[dict]:
     """The groups cut in two, as DeepSpeed tags parameters: matrices that are no embedding and no
-    head are Muon's, where ``param.use_muon`` does not say it."""
+    head are Muon's, where ``param.use_muon`` does not say it. Those that need no gradient are left
+    out. ValueError for a group that asks for an L2 term."""
     names = {id(param): name.lower() for name, param in model.named_parameters()}
 
     def is_matrix(param: torch.Tensor) -> bool:
@@ -224,7 +220,8 @@ def muon_groups(model: torch.nn.Module, groups: list[dict], params: dict) -> lis
             (True, "muon_lr", ("lr", "momentum", "weight_decay")),
             (False, "adam_lr", ("lr", "betas", "eps", "weight_decay")),
         ):
-            both = [p for p in group["params"] if is_matrix(_tensor_of(p)) is use]
+            trained = [p for p in group["params"] if _tensor_of(p).requires_grad]
+            both = [p for p in trained if is_matrix(_tensor_of(p)) is use]
             settings = {key: params[key] for key in keys if key in params}
             if rate in params:
                 settings["lr"] = params[rate]
@@ -235,6 +232,13 @@ def muon_groups(model: torch.nn.Module, groups: list[dict], params: dict) -> lis
                 some = [p for p, own_kind in zip(both, kernels, strict=True) if own_kind is kind]
                 if some:
                     made.append({"params": some, "use_muon": use, **settings})
+    if not made:
+        raise ValueError("no parameter needs a gradient, expected one")
+    if not params.get("adam_w_mode", True) and any(group.get("weight_decay") for group in made):
+        raise ValueError(
+            "'optimizer.params.adam_w_mode' is False with a weight_decay, expected true: Adam "
+            "beside Muon decays parameters"
+        )
     return made
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from ..binding.features import ClipByNorm
+from ..binding.features import ClipByNorm, LossScale
 from ..optimizers.of_torch import AdamW
 from ..ranks.dtensor import is_dtensor
 from ..ranks.zero.settings import Zero
@@ -21,7 +21,7 @@ from .classes import muon_groups, optimizer_of, schedule_of
 from .keys import ACTED, ENGINE, NONE
 from .placing import offloads, place_of
 from .reading import Said, read
-from .scaler import loss_scaler
+from .scaler import DynamicLossScaler, loss_scaler
 from .setup import Setup
 
 _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, None: None}
@@ -293,7 +293,7 @@ def _precision(said: Said, dtype, for_trainer: bool) -> dict:
                 "'fp16.enabled' is True, and the Trainer scales losses by torch's GradScaler, not "
                 "as DeepSpeed does: expected bf16, or a loop of your own"
             )
-        features["loss_scale"] = loss_scaler(**{name: said[f"fp16.{name}"] for name in _SCALES})
+        features["loss_scale"] = _scale(said)
         if dtype is not None:
             features["master"] = "f32"
     if not said["bf16.enabled"]:
@@ -317,6 +317,19 @@ def _precision(said: Said, dtype, for_trainer: bool) -> dict:
     if states:
         features["state_dtype"] = torch.bfloat16
     return features
+
+
+def _scale(said: Said) -> LossScale | DynamicLossScaler:
+    """On stage 0 that of DeepSpeed's FP16_Optimizer: every overflow lowers it, and none raises."""
+    scale = loss_scaler(**{name: said[f"fp16.{name}"] for name in _SCALES})
+    if said["zero_optimization.stage"] or not isinstance(scale, DynamicLossScaler):
+        return scale
+    return DynamicLossScaler(
+        scale.init_scale,
+        scale_window=scale.scale_window,
+        min_scale=scale.min_scale,
+        raise_error_at_min_scale=False,
+    )
 
 
 def _zero(said: Said, dtype, params: list[torch.Tensor], world: int) -> dict:
@@ -390,6 +403,9 @@ def _report(said: Said, shares: bool, dtype: torch.dtype | None) -> dict[str, st
     keys = said.report()
     if dtype is None and (kind := _kind_of(said)):
         keys[f"{kind}.enabled"] = f"{ACTED}: float32 DTensors are their own masters"
+    for path in ("fp16.hysteresis", "fp16.consecutive_hysteresis"):
+        if path in keys and said["fp16.enabled"] and not said["zero_optimization.stage"]:
+            keys[path] = f"{NONE}: on stage 0 every overflow lowers the scale"
     for path in () if shares else _OF_ZERO:
         if path in keys:
             keys[path] = f"{ENGINE}: DistributedDataParallel's or fully_shard's"
