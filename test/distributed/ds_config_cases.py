@@ -4,6 +4,7 @@
 
 import copy
 import tempfile
+import warnings
 
 import stepc.torch as st
 import torch
@@ -174,7 +175,13 @@ def gradients_of_others():
     wrapped = torch.nn.parallel.DistributedDataParallel(model_of())
     is_refused(narrow, torch.nn.Sequential(wrapped), "call from_config, then DistributedDataPar")
     assert all(param.dtype == torch.float32 for param in wrapped.parameters())
-    st.deepspeed.from_config(base, wrapped)
+    words = "on stage 0 nothing averages the gradients of the model over ranks: wrap it in Dis"
+    for model in (wrapped, model_of()):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            st.deepspeed.from_config(base, model)
+        named = any(words in str(one.message) for one in told)
+        assert named == (model is not wrapped and dist.get_rank() == 0), told
     cast = torch.nn.parallel.DistributedDataParallel(model_of().bfloat16())
     st.deepspeed.from_config(narrow, cast)  # is of the dtype already
     model = model_of()

@@ -137,7 +137,7 @@ def of_fp16(path, value):
 
 def nvme(path, value):
     base = with_key("zero_optimization.offload_optimizer.device", "nvme")
-    base = with_key("zero_optimization.offload_optimizer.nvme_path", "/d", base)
+    base = with_key("zero_optimization.offload_optimizer.nvme_path", "/dev", base)
     return placement(with_key(path, value, base))
 
 
@@ -243,7 +243,7 @@ EFFECTS = {
         and type(optimizer_of(with_key(k, v, STAGE1)))
         is st.deepspeed.DeepSpeedCPUAdam,
     ),
-    f"{OPTIMIZER}.nvme_path": ("/a", lambda k, v: nvme(k, v)["path"] == v),
+    f"{OPTIMIZER}.nvme_path": ("/", lambda k, v: nvme(k, v)["path"] == v),
     f"{OPTIMIZER}.ratio": (0.25, lambda k, v: nvme(k, v)["fraction"] == v),
     f"{OPTIMIZER}.buffer_count": (
         6, lambda k, v: nvme(k, v)["buffers"] == v and nvme(k, 0)["buffers"] == 2,
@@ -346,6 +346,14 @@ def schedule(kind, **params):
         (optimizer("Adafactor", eps=[1]), r"expected 2 of them, as \[None, 0.001\]"),
         (optimizer("SGD", nesterov=True), "Nesterov momentum requires a momentum"),
         (optimizer("Adagrad", amsgrad=True), "Adagrad has none"),
+        (optimizer("Adam", amsgrad=True), "expected false: Adam of DeepSpeed has none"),
+        (optimizer("Lamb", amsgrad=True), "expected false: Lamb has none"),
+        ({**PLAIN, "zero_optimization": {"stage": 2, "zenflow": {}}}, "zenflow' is {}, expected N"),
+        (with_key("zero_optimization.reduce_bucket_size", 10**400), "from 1 on, of 64 bits"),
+        (with_key("zero_optimization.sub_group_size", 1e19), ", of 64 bits"),
+        (with_key("fp16.loss_scale", 10**400), "expected a number from 0 on"),
+        (with_key(f"{OPTIMIZER}", {"device": "nvme", "nvme_path": "/absent/x"}, STAGE1),
+         "nvme_path' is '/absent/x', expected a folder that is there"),
         (optimizer("Muon", per_head_muon=True), "give model_parameters groups with a view"),
         (optimizer("Muon", adam_w_mode=False, weight_decay=0.1), "Adam beside Muon decays"),
         (optimizer("Muon", ns_method="cubic"), "expected 'gram', 'standard'"),
@@ -397,6 +405,39 @@ def test_states_on_disk(tmp_path):
     zero = {key: value for key, value in zero.items() if value != "auto"}
     made = optimizer_of({**PLAIN, "zero_optimization": zero})
     assert made._placed == st.Place("disk", str(tmp_path), buffers=4, threads=32)
+
+
+def test_a_place_of_a_file_with_auto(tmp_path):
+    """Only what is about states is looked at."""
+    file = copy.deepcopy(FILES["NVMe"])
+    file["zero_optimization"]["offload_optimizer"]["nvme_path"] = str(tmp_path)
+    assert placement(file) == {
+        "states": "disk", "path": str(tmp_path), "fraction": 1.0, "buffers": 4, "threads": 32,
+    }  # fmt: skip
+    assert placement({"zero_optimization": True, "train_batch_size": "auto"}) == {}
+    with pytest.raises(ValueError, match="offload_optimizer.device' is 'auto', expected"):
+        placement({"zero_optimization": {"offload_optimizer": {"device": "auto"}}})
+
+
+def test_what_is_refused_behind_the_cast_brings_it_back():
+    model = model_of()
+    config = with_key("bf16.enabled", True)
+    twice = [model.up.weight, model.up.weight]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        refused(config, "some parameters appear in more than one", model, model_parameters=[
+            {"params": twice[:1]}, {"params": twice[1:]}])  # fmt: skip
+    assert quiet(config, model)[0].dtype == torch.bfloat16
+
+
+def test_muon_that_zero_clips():
+    config = with_key("gradient_clipping", 1.0, optimizer("Muon"))
+    words = "Muon is clipped before it orthogonalizes"
+    assert not any(words in text for text in quiet(config, model_of())[1])
+    config["zero_optimization"] = {"stage": 1}
+    assert [words in text for text in quiet(config, model_of())[1]] == [True]
+    config["gradient_clipping"] = 0.0
+    assert not any(words in text for text in quiet(config, model_of())[1])
 
 
 def test_what_lies_on_a_device_stays_there():
@@ -664,6 +705,12 @@ def test_training_arguments_of_transformers(tmp_path):
     ]
     given.optim = "adafactor"
     refused(config, "optim 'adafactor', expected 'adamw_torch'", training_arguments=given)
+    given.optim = "adamw_torch_8bit"
+    refused(config, "optim 'adamw_torch_8bit', expected", training_arguments=given)
+    given.optim, given.optim_args = "adamw_torch_fused", "a=1"
+    refused(config, "have optim_args 'a=1', expected none", training_arguments=given)
+    given.optim_args = None
+    assert type(quiet(config, model_of(), given)[0].optimizer) is st.AdamW
 
 
 def test_for_the_trainer():

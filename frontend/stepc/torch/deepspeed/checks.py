@@ -20,8 +20,10 @@ class Check:
 
 
 def _is_number(value: object) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value)
+    """Integers are of 64 bits."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) < 2**63
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def number(least: float = 0.0) -> Check:
@@ -35,8 +37,8 @@ def share() -> Check:
 
 def whole(least: int = 0) -> Check:
     """Also written as 5e8."""
-    words = f"a whole number from {least} on"
-    return Check(words, lambda v: _is_number(v) and v >= least and v == int(v), int)
+    words = f"a whole number from {least} on, of 64 bits"
+    return Check(words, lambda v: _is_number(v) and least <= v < 2**63 and v == int(v), int)
 
 
 def one_of(*values: object) -> Check:

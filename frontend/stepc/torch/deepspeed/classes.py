@@ -162,6 +162,7 @@ def _adam(kind: str, params: dict, on_cpu: bool) -> tuple[Callable, dict]:
     states = params.pop("fp32_optimizer_states", True)
     if params.pop("torch_adam", False):
         return (of_torch.AdamW if mode else of_torch.Adam), params
+    _check_amsgrad(params, "Adam of DeepSpeed has none, 'torch_adam' true has")
     if on_cpu:
         params.pop("set_grad_none", None)
         return DeepSpeedCPUAdam, {**params, "adamw_mode": mode, "fp32_optimizer_states": states}
@@ -176,9 +177,18 @@ def _lion(kind: str, params: dict, on_cpu: bool) -> tuple[Callable, dict]:
 
 def _adagrad(kind: str, params: dict, on_cpu: bool) -> tuple[Callable, dict]:
     params.pop("fp32_optimizer_states", None)
-    if params.pop("amsgrad", False):
-        raise ValueError("'optimizer.params.amsgrad' is True, expected false: Adagrad has none")
+    _check_amsgrad(params, "Adagrad has none")
     return of_torch.Adagrad, params
+
+
+def _lamb(kind: str, params: dict, on_cpu: bool) -> tuple[Callable, dict]:
+    _check_amsgrad(params, "Lamb has none")
+    return FusedLamb, params
+
+
+def _check_amsgrad(params: dict, words: str) -> None:
+    if params.pop("amsgrad", False):
+        raise ValueError(f"'optimizer.params.amsgrad' is True, expected false: {words}")
 
 
 def _muon(kind: str, params: dict, on_cpu: bool) -> tuple[Callable, dict]:
@@ -195,7 +205,7 @@ def _muon(kind: str, params: dict, on_cpu: bool) -> tuple[Callable, dict]:
 _BUILD = {
     "adam": _adam,
     "adamw": _adam,
-    "lamb": lambda kind, params, on_cpu: (FusedLamb, params),
+    "lamb": _lamb,
     "lion": _lion,
     "adagrad": _adagrad,
     "muon": _muon,
@@ -249,7 +259,7 @@ def _tensor_of(item) -> torch.Tensor:
 # --- Schedules ------------------------------------------------------------------------------------
 
 _RATE = number(0)
-_STEPS = Check("a whole number from 1 on", lambda v: type(v) is int and v >= 1)
+_STEPS = Check("a whole number from 1 on", lambda v: type(v) is int and 1 <= v < 2**63)
 _RATES = Check(
     "a number, or a list of one for each group",
     lambda v: all(map(number(0).accepts, v if isinstance(v, list | tuple) and v else [v])),

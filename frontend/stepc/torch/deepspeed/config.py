@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
+from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
@@ -15,12 +17,11 @@ from ..binding.features import ClipByNorm, LossScale
 from ..optimizers.of_torch import AdamW
 from ..ranks.dtensor import is_dtensor
 from ..ranks.zero.settings import Zero
-from ..tensors.callers import level_of_caller
 from .auto import resolve
 from .classes import muon_groups, optimizer_of, schedule_of
-from .keys import ACTED, ENGINE, NONE
 from .placing import offloads, place_of
 from .reading import Said, read
+from .report import report, tell
 from .scaler import DynamicLossScaler, loss_scaler
 from .setup import Setup
 
@@ -33,14 +34,10 @@ _SCALES = (
     "consecutive_hysteresis",
     "min_loss_scale",
 )
-# What only Zero acts on.
-_OF_ZERO = (
-    "zero_optimization.reduce_bucket_size",
-    "zero_optimization.allgather_bucket_size",
-    "zero_optimization.overlap_comm",
-    "prescale_gradients",
-    "communication_data_type",
-)
+
+
+# The Trainer's names of torch's AdamW.
+_OF_TRAINER = ("adamw_torch", "adamw_torch_fused", "adamw_torch_xla", "adamw_torch_npu_fused")
 
 
 def from_config(
@@ -93,14 +90,15 @@ def from_config(
     if not for_trainer:
         features |= _clip(said) | ({"accumulation_steps": passes} if passes > 1 else {})
     _try(make, own_groups, features, schedule)
-    if dtype is not None:
-        _cast(model, dtype)
-    optimizer = make(own_groups, **features)
-    keys = _report(said, "zero" in features, dtype)
-    _tell(keys)
+    keys = report(said, "zero" in features, None if dtype else _kind_of(said))
+    notes = _notes(said, model, params, world, features)
+    with _cast(model, dtype):
+        optimizer = make(own_groups, **features)
+        lr_scheduler = None if schedule is None else schedule(optimizer)
+        tell(keys, notes)
     return Setup(
         optimizer=optimizer,
-        lr_scheduler=None if schedule is None else schedule(optimizer),
+        lr_scheduler=lr_scheduler,
         **batches,
         gradient_clipping=said["gradient_clipping"],
         zero_stage=said["zero_optimization.stage"],
@@ -189,9 +187,18 @@ def _to_cast(model: torch.nn.Module, dtype: torch.dtype) -> list[torch.nn.Parame
     return [param for param in of_others if param.is_floating_point()]
 
 
-def _cast(model: torch.nn.Module, dtype: torch.dtype) -> None:
-    for param in _to_cast(model, dtype):
-        param.data = param.data.to(dtype)
+@contextlib.contextmanager
+def _cast(model: torch.nn.Module, dtype: torch.dtype | None) -> Iterator[None]:
+    """Casts to it, if any; back where an exception comes out of the block."""
+    before = [] if dtype is None else [(p, p.data) for p in _to_cast(model, dtype)]
+    try:
+        for param, data in before:
+            param.data = data.to(dtype)
+        yield
+    except BaseException:
+        for param, data in before:
+            param.data = data
+        raise
 
 
 # --- Batches --------------------------------------------------------------------------------------
@@ -251,7 +258,12 @@ def _maker(said: Said, model, groups: list[dict], arguments, given):
             return make, muon_groups(model, groups, params)
         return (lambda groups, **features: make(groups, **params, **features)), groups
     name = str(getattr(getattr(arguments, "optim", ""), "value", getattr(arguments, "optim", "")))
-    if name and not name.startswith("adamw_torch"):
+    if getattr(arguments, "optim_args", None):
+        raise ValueError(
+            "the DeepSpeed configuration has no 'optimizer', and the training arguments have "
+            f"optim_args {arguments.optim_args!r}, expected none"
+        )
+    if name and name not in _OF_TRAINER:
         raise ValueError(
             "the DeepSpeed configuration has no 'optimizer', and the training arguments have optim "
             f"{name!r}, expected 'adamw_torch': give the Trainer that optimizer of stepc.torch"
@@ -370,7 +382,7 @@ def _zero(said: Said, dtype, params: list[torch.Tensor], world: int) -> dict:
     }
 
 
-# --- Before and behind ----------------------------------------------------------------------------
+# --- Before the model is changed ------------------------------------------------------------------
 
 
 def _try(make, groups: list[dict], features: dict, schedule) -> None:
@@ -392,40 +404,22 @@ def _try(make, groups: list[dict], features: dict, schedule) -> None:
             raise ValueError(f"'scheduler.params' do not give a schedule: {error}") from error
 
 
+def _notes(said: Said, model, params, world: int, features: dict) -> list[str]:
+    """What the warning has beside keys."""
+    notes, stage = [], said["zero_optimization.stage"]
+    averaged = any(isinstance(module, DistributedDataParallel) for module in model.modules())
+    if world > 1 and not stage and not averaged and not any(map(is_dtensor, params)):
+        notes.append(
+            "on stage 0 nothing averages the gradients of the model over ranks: wrap it in "
+            "DistributedDataParallel"
+        )
+    if stage and "clip" in features and str(said["optimizer.type"]).lower() == "muon":
+        notes.append(
+            "Muon is clipped before it orthogonalizes; with ZeRO DeepSpeed clips behind that"
+        )
+    return notes
+
+
 def _own(value):
     """A copy of a tensor, as schedules write into learning rates."""
     return value.clone() if isinstance(value, torch.Tensor) else value
-
-
-def _report(said: Said, shares: bool, dtype: torch.dtype | None) -> dict[str, str]:
-    """By key of the file what was done about it; ``shares``: whether ranks share states by Zero,
-    without which what is its is that of whoever averages gradients."""
-    keys = said.report()
-    if dtype is None and (kind := _kind_of(said)):
-        keys[f"{kind}.enabled"] = f"{ACTED}: float32 DTensors are their own masters"
-    for path in ("fp16.hysteresis", "fp16.consecutive_hysteresis"):
-        if path in keys and said["fp16.enabled"] and not said["zero_optimization.stage"]:
-            keys[path] = f"{NONE}: on stage 0 every overflow lowers the scale"
-    for path in () if shares else _OF_ZERO:
-        if path in keys:
-            keys[path] = f"{ENGINE}: DistributedDataParallel's or fully_shard's"
-    if said["zero_optimization.stage"] in (1, 2) and not shares:
-        keys["zero_optimization.stage"] = f"{NONE}: one process has nothing to share"
-    if "gradient_clipping" not in said:
-        keys["gradient_clipping"] = "is absent: DeepSpeed's default of 1.0 is taken"
-    return keys
-
-
-def _tell(keys: dict[str, str]) -> None:
-    """One warning of all that is not acted on, on the first rank."""
-    parts = []
-    for words in (ENGINE, NONE):
-        names = [path for path, done in keys.items() if done.startswith(f"{words}: ")]
-        parts += [f"{words}: {', '.join(names)}"] * bool(names)
-    if keys["gradient_clipping"].startswith("is absent"):
-        parts.append(f"gradient_clipping {keys['gradient_clipping']}")
-    if parts and not (dist.is_initialized() and dist.get_rank()):
-        warnings.warn(
-            f"stepc: of the DeepSpeed configuration {'; '.join(parts)}",
-            stacklevel=level_of_caller(),
-        )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 import torch
@@ -23,8 +24,9 @@ def offloads(said: Said) -> bool:
 
 def placement(config) -> dict:
     """The arguments of :class:`stepc.torch.Place` that a configuration, a dict or a file, asks for;
-    none where states lie beside parameters. ValueError for NVMe without a path."""
-    said = config if isinstance(config, Said) else Said(read(config))
+    none where states lie beside parameters; of a file only ``offload_optimizer`` and ``aio`` are
+    looked at. ValueError for NVMe without a path, or one of a folder that is not there."""
+    said = config if isinstance(config, Said) else Said(_of_states(read(config)))
     device, ratio = said[f"{_OPTIMIZER}.device"], said[f"{_OPTIMIZER}.ratio"]
     if device == "none":
         return {}
@@ -32,6 +34,11 @@ def placement(config) -> dict:
         return {"states": "host", "fraction": ratio}
     if said[f"{_OPTIMIZER}.nvme_path"] is None:
         raise ValueError(f"'{_OPTIMIZER}.device' is 'nvme', expected an 'nvme_path' beside it")
+    if not os.path.isdir(said[f"{_OPTIMIZER}.nvme_path"]):
+        raise ValueError(
+            f"'{_OPTIMIZER}.nvme_path' is {said[f'{_OPTIMIZER}.nvme_path']!r}, expected a folder "
+            "that is there"
+        )
     given = {"states": "disk", "path": said[f"{_OPTIMIZER}.nvme_path"], "fraction": ratio}
     if f"{_OPTIMIZER}.buffer_count" in said:
         given["buffers"] = min(max(said[f"{_OPTIMIZER}.buffer_count"], 2), _MOST)
@@ -39,6 +46,14 @@ def placement(config) -> dict:
         # As many operations are on their way, each of a thread.
         given["threads"] = min(said["aio.queue_depth"] * said["aio.intra_op_parallelism"], _MOST)
     return given
+
+
+def _of_states(config: dict) -> dict:
+    """What of a configuration is about where states lie; elsewhere may be "auto"."""
+    zero = config.get("zero_optimization")
+    if isinstance(zero, dict):
+        zero = {key: zero[key] for key in ("offload_optimizer",) if key in zero}
+    return {"zero_optimization": zero, "aio": config.get("aio")}
 
 
 def place_of(said: Said, params: Iterable[torch.Tensor]) -> dict:

@@ -74,11 +74,11 @@ def _nearest(path: str) -> str:
 
 
 def _is_off(value: object) -> bool:
-    """Whether a block, or a switch, asks for nothing."""
+    """Whether a block, or a switch, asks for nothing. An empty block is there."""
     if not isinstance(value, dict):
         return value is None or value is False
     one = value.get("autotp_size") in (0, 1)
-    return value == {} or value.get("enabled") is False or one
+    return value.get("enabled") is False or one
 
 
 class Said:
