@@ -490,3 +490,18 @@ def test_all_are_schedulers_of_torch():
     stages = {"DelayerScheduler", "WarmupDelayerScheduler", "WarmupScheduler"}
     assert tested | stages == set(schedules.__all__)
     assert all(inspect.getdoc(kind) for kind in kinds)
+
+
+def test_the_cosine_behind_a_warm_up():
+    """Ours begins at the group's rate, torch's own above it: docs/schedules.md names both."""
+    firsts = []
+    for kind in (schedules.CosineAnnealingLR, torch.optim.lr_scheduler.CosineAnnealingLR):
+        for stage in (schedules.WarmupScheduler, schedules.DelayerScheduler):
+            optimizer = optimizer_of()
+            schedule = stage(optimizer, 3, kind(optimizer, 6))
+            base = schedule.base_lrs[0]
+            for _ in range(3):
+                optimizer.step()
+                schedule.step()
+            firsts.append(optimizer.param_groups[0]["lr"] / base)
+    assert firsts[:2] == pytest.approx([1.0, 1.0]) and min(firsts[2:]) > 1.05
