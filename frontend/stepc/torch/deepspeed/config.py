@@ -21,7 +21,7 @@ from .auto import resolve
 from .classes import muon_groups, optimizer_of, schedule_of
 from .placing import offloads, place_of
 from .reading import Said, read
-from .report import report, tell
+from .report import notes_of, report, tell
 from .scaler import DynamicLossScaler, loss_scaler
 from .setup import Setup
 
@@ -91,7 +91,7 @@ def from_config(
         features |= _clip(said) | ({"accumulation_steps": passes} if passes > 1 else {})
     _try(make, own_groups, features, schedule)
     keys = report(said, "zero" in features, None if dtype else _kind_of(said))
-    notes = _notes(said, model, params, world, features)
+    notes = notes_of(said, model, params, world, features)
     with _cast(model, dtype):
         optimizer = make(own_groups, **features)
         lr_scheduler = None if schedule is None else schedule(optimizer)
@@ -402,22 +402,6 @@ def _try(make, groups: list[dict], features: dict, schedule) -> None:
             schedule(optimizer).step()
         except (TypeError, ArithmeticError) as error:
             raise ValueError(f"'scheduler.params' do not give a schedule: {error}") from error
-
-
-def _notes(said: Said, model, params, world: int, features: dict) -> list[str]:
-    """What the warning has beside keys."""
-    notes, stage = [], said["zero_optimization.stage"]
-    averaged = any(isinstance(module, DistributedDataParallel) for module in model.modules())
-    if world > 1 and not stage and not averaged and not any(map(is_dtensor, params)):
-        notes.append(
-            "on stage 0 nothing averages the gradients of the model over ranks: wrap it in "
-            "DistributedDataParallel"
-        )
-    if stage and "clip" in features and str(said["optimizer.type"]).lower() == "muon":
-        notes.append(
-            "Muon is clipped before it orthogonalizes; with ZeRO DeepSpeed clips behind that"
-        )
-    return notes
 
 
 def _own(value):

@@ -7,7 +7,9 @@ from __future__ import annotations
 import warnings
 
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
+from ..ranks.dtensor import is_dtensor
 from ..tensors.callers import level_of_caller
 from .keys import ACTED, ENGINE, NONE
 from .reading import Said
@@ -40,6 +42,22 @@ def report(said: Said, shares: bool, own_masters: str | None) -> dict[str, str]:
     if "gradient_clipping" not in said:
         keys["gradient_clipping"] = "is absent: DeepSpeed's default of 1.0 is taken"
     return keys
+
+
+def notes_of(said: Said, model, params, world: int, features: dict) -> list[str]:
+    """What the warning has beside keys."""
+    notes, stage = [], said["zero_optimization.stage"]
+    averaged = any(isinstance(module, DistributedDataParallel) for module in model.modules())
+    if world > 1 and not stage and not averaged and not any(map(is_dtensor, params)):
+        notes.append(
+            "on stage 0 nothing averages the gradients of the model over ranks: wrap it in "
+            "DistributedDataParallel"
+        )
+    if stage and "clip" in features and str(said["optimizer.type"]).lower() == "muon":
+        notes.append(
+            "Muon is clipped before it orthogonalizes; with ZeRO DeepSpeed clips behind that"
+        )
+    return notes
 
 
 def tell(keys: dict[str, str], notes: list[str]) -> None:
