@@ -41,6 +41,10 @@ LONGEST = [
     "distributed/test_checkpoint.py",
     "frontend/test_written_out.py",
     "distributed/test_empty.py",
+    "tools/test_vit_hybrid.py",
+    "placement/test_stored_steps.py",
+    "distributed/test_stored.py",
+    "frontend/test_checkpoint_layouts.py",
 ]
 _PLACES = {file: place for place, file in enumerate(LONGEST)}
 
