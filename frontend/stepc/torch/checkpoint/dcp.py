@@ -15,7 +15,7 @@ from ...errors import CheckpointError
 from .archives import read_archive, reading, writing
 from .form import Checkpoint, Stored, inside, room
 from .pickles import Inert, unpickled
-from .state_dicts import find_states, from_state_dict, to_state_dict
+from .state_dicts import add_parameters, find_states, from_state_dict, to_state_dict
 
 SUFFIX = ""
 _METADATA = ".metadata"
@@ -40,7 +40,7 @@ def read(path: str) -> Checkpoint:
             _put(tree, way, files.value(key, kind))
         tree = _lists(tree)
         made = from_state_dict(_numbered(find_states(tree, path)), path, "dcp")
-        made.parameters = _parameters(tree, made)
+        add_parameters(made, tree)
     return made
 
 
@@ -149,18 +149,6 @@ def _numbered(tree: dict) -> dict:
         return tree
     states = {int(k) if str(k).isdigit() else k: own for k, own in tree["state"].items()}
     return {**tree, "state": states}
-
-
-def _parameters(tree: dict, made: Checkpoint) -> dict[str, Stored]:
-    """Those that were saved beside the optimizer, if all were."""
-    for own in (tree, *tree.values()):
-        below = own.values() if isinstance(own, dict) else ()
-        for model in (own, *below):
-            if isinstance(model, dict) and all(
-                isinstance(model.get(name), Stored) for name in made.names
-            ):
-                return {name: model[name] for name in made.names}
-    return {}
 
 
 # --- Writing ------------------------------------------------------------------

@@ -22,7 +22,7 @@ from .archives import reading
 from .form import Checkpoint, Stored
 from .layouts import read, write
 from .matching import matched, merged_groups, names_of
-from .state_dicts import from_state_dict
+from .state_dicts import from_state_dict, joined_halves
 
 _NOT_OF_THEM = ("state1", "state2")  # states of bitsandbytes that only the optimizer can name
 
@@ -183,12 +183,6 @@ def _halves(value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     plain = value.to(torch.bfloat16).view(torch.int16)
     upper = torch.where(number, upper.to(torch.int16), plain)
     return upper.view(torch.bfloat16), torch.where(number, rest, torch.zeros_like(rest))
-
-
-def joined_halves(param: torch.Tensor, rest: torch.Tensor) -> torch.Tensor:
-    """The float32 of a bfloat16 parameter and its remainder."""
-    bits = (param.detach().contiguous().view(torch.int16).to(torch.int32) << 16) + rest.int()
-    return bits.view(torch.float32)
 
 
 def _masters(optimizer, param, master: Stored | None) -> dict[str, Stored]:

@@ -183,6 +183,62 @@ def _of_bitsandbytes(found: dict[str, Stored], name: str, path: str) -> dict[str
     return made
 
 
+# --- Parameters beside it -----------------------------------------------------
+
+_MODELS = ("model", "module", "state_dict", "model_state_dict")
+
+
+def add_parameters(made: Checkpoint, tree: dict) -> None:
+    """Gives a checkpoint the values of its parameters: what stands beside the state, down to two
+    levels below, if all do; of each the float32 that a state keeps, in its place.
+
+    CheckpointError where several dicts have all names and none alone is called as a model is.
+    """
+    if made.names:
+        made.parameters = _parameters(made, tree)
+    has_values = made.parameters or all("master" in made.states.get(n, {}) for n in made.names)
+    for name in made.names if has_values else ():
+        own, value = made.states.get(name, {}), made.parameters.get(name)
+        if "master" in own:
+            made.parameters[name] = own.pop("master")
+        elif "remainder" in own and value is not None and value.dtype is torch.bfloat16:
+            made.parameters[name] = _joined(value, own.pop("remainder"), name, made.path)
+
+
+def _parameters(made: Checkpoint, tree: dict) -> dict[str, Stored]:
+    found, below = {}, {"": tree}
+    for _ in range(3):
+        below = {at: own for at, own in below.items() if isinstance(own, dict)}
+        for at, own in below.items():
+            if all(isinstance(own.get(name), Stored) for name in made.names):
+                found.setdefault(id(own), (at, own))
+        once = {id(own): (at, own) for at, own in below.items()}.values()
+        below = {f"{at}.{key}" if at else str(key): v for at, own in once for key, v in own.items()}
+    called = [(at, own) for at, own in found.values() if at.rpartition(".")[2] in _MODELS]
+    several = called if len(found) > 1 else list(found.values())
+    if len(found) > 1 and len(called) != 1:
+        keys = ", ".join(repr(at) for at, _ in found.values())
+        raise CheckpointError(made.path, f"has values of all parameters under {keys}: which are "
+                              "the model's is not known")  # fmt: skip
+    return {name: own[name] for _, own in several for name in made.names}
+
+
+def _joined(value: Stored, rest: Stored, name: str, path: str) -> Stored:
+    if (rest.shape, rest.dtype) != (value.shape, torch.int16):
+        raise CheckpointError(path, f"has the remainder of '{name}' of shape {rest.shape} and "
+                              f"dtype {rest.dtype}, the parameter's is {value.shape}")  # fmt: skip
+    return Stored(
+        value.shape, torch.float32,
+        lambda begin, end: joined_halves(value.elements(begin, end), rest.elements(begin, end)),
+    )  # fmt: skip
+
+
+def joined_halves(param: torch.Tensor, rest: torch.Tensor) -> torch.Tensor:
+    """The float32 of a bfloat16 parameter and its remainder."""
+    bits = (param.detach().contiguous().view(torch.int16).to(torch.int32) << 16) + rest.int()
+    return bits.view(torch.float32)
+
+
 def _spread_counts(made: Checkpoint) -> None:
     """Gives each parameter the count that its group alone has, as of apex's classes."""
     for group in made.groups:

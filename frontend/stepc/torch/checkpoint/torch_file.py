@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 
 from .archives import is_archive, read_archive, reading, write_archive
-from .form import Checkpoint, Stored
-from .state_dicts import find_states, from_state_dict, to_state_dict
+from .form import Checkpoint
+from .state_dicts import add_parameters, find_states, from_state_dict, to_state_dict
 
 SUFFIX = ".pt"
 _SUFFIXES = (".pt", ".pth", ".bin")
@@ -24,16 +24,8 @@ def read(path: str) -> Checkpoint:
     tree = read_archive(path)
     with reading(path):
         made = from_state_dict(find_states(tree, path), path, "torch")
-        made.parameters = _parameters(tree, made)
+        add_parameters(made, tree)
     return made
-
-
-def _parameters(tree: dict, made: Checkpoint) -> dict[str, Stored]:
-    """Those that stand beside the state, if all do, under a key as ``model``."""
-    for own in [tree, *tree.values()]:
-        if isinstance(own, dict) and all(isinstance(own.get(n), Stored) for n in made.names):
-            return {name: own[name] for name in made.names}
-    return {}
 
 
 def write(checkpoint: Checkpoint, path: str, each=lambda _: None) -> None:
