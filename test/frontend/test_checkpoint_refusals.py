@@ -280,3 +280,22 @@ def test_paths_stay_in_the_folder(tmp_path):
         (folder / "pytorch_optim.bin.index.json").write_text(json.dumps(index))
         words = "is missing" if name == "gone.bin" else "which does not lie in its folder"
         refused(words, fresh(), folder, of=folder)
+
+
+def test_names_of_states_are_no_paths(tmp_path):
+    """A file's own names become files in one layout: nothing is written outside of it."""
+    value, outside = torch.ones(3), tmp_path / "outside"
+    made = optimizer_of({"w": value}, steps=1)
+    for state in ("../../../../outside", str(outside), "", ".", "..", "fp32", "a\0b", 7):
+        found = ck.checkpoint_of(made)
+        found.states["w"][state] = ck.Stored.of(value)
+        with pytest.raises(ck.CheckpointError, match=r"would have a file '.*' of state '.*' of 'w'"):
+            ck.write(found, tmp_path / "x", "universal")
+        assert not os.listdir(tmp_path)
+    for name in ("a\0b", "", ".", ".."):
+        found = ck.checkpoint_of(made)
+        found.groups[0]["params"] = [name]
+        found.parameters[name] = ck.Stored.of(value)
+        with pytest.raises(ck.CheckpointError, match="would have a folder"):
+            ck.write(found, tmp_path / "x", "universal")
+        assert not os.listdir(tmp_path)

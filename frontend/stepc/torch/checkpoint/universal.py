@@ -133,6 +133,13 @@ def write(checkpoint: Checkpoint, path: str, each=lambda _: None) -> None:
             checkpoint.path, f"does not have the values of {of}, which DeepSpeed's universal "
             "checkpoint has; save it with those of the model"
         )  # fmt: skip
+    for name in checkpoint.names:
+        if not _is_component(name):
+            raise CheckpointError(path, f"would have a folder '{name}', which is no name of one")
+        for state in checkpoint.states.get(name, ()):
+            if not _is_component(state) or state == _MASTER:
+                raise CheckpointError(path, f"would have a file '{state}.pt' of state '{state}' of "
+                                      f"'{name}', which is no name of one")  # fmt: skip
     step = max((_step(checkpoint, name) for name in checkpoint.names), default=0)
     tag = f"global_step{step}_universal"
     with writing(path, folder=True) as beside:
@@ -140,10 +147,6 @@ def write(checkpoint: Checkpoint, path: str, each=lambda _: None) -> None:
         os.makedirs(os.path.join(folder, "zero"))
         for name in checkpoint.names:
             own = os.path.join(folder, "zero", name)
-            if os.path.dirname(own) != os.path.join(folder, "zero") or name in (".", ".."):
-                raise CheckpointError(
-                    path, f"would have a folder '{name}', which is no name of one"
-                )
             os.makedirs(own)
             states = {_MASTER: checkpoint.parameters[name], **checkpoint.states.get(name, {})}
             for state, stored in states.items():
@@ -166,6 +169,16 @@ def write(checkpoint: Checkpoint, path: str, each=lambda _: None) -> None:
         })  # fmt: skip
         with open(os.path.join(beside, _LATEST), "w", encoding="utf-8") as file:
             file.write(tag)
+
+
+def _is_component(name: object) -> bool:
+    """Whether it names something in a folder, and nothing outside of it."""
+    return (
+        isinstance(name, str)
+        and name not in ("", ".", "..")
+        and os.path.basename(name) == name
+        and "\0" not in name
+    )
 
 
 def _step(checkpoint: Checkpoint, name: str) -> int:
