@@ -289,7 +289,9 @@ def test_names_of_states_are_no_paths(tmp_path):
     for state in ("../../../../outside", str(outside), "", ".", "..", "fp32", "a\0b", 7):
         found = ck.checkpoint_of(made)
         found.states["w"][state] = ck.Stored.of(value)
-        with pytest.raises(ck.CheckpointError, match=r"would have a file '.*' of state '.*' of 'w'"):
+        with pytest.raises(
+            ck.CheckpointError, match=r"would have a file '.*' of state '.*' of 'w'"
+        ):
             ck.write(found, tmp_path / "x", "universal")
         assert not os.listdir(tmp_path)
     for name in ("a\0b", "", ".", ".."):
