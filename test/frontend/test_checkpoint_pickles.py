@@ -18,6 +18,7 @@ import torch
 from checkpoint_fuzz import make_sources
 from samples import number
 from stepc.torch import checkpoint as ck
+from stepc.torch.checkpoint import dcp
 from stepc.torch.checkpoint.pickles import RefusedError, unpickled
 from test_checkpoint_refusals import fresh, refused
 
@@ -87,6 +88,12 @@ def test_hostile_pickles():
         b"\x80\x04\x8f(K\x01\x90.": "operation",
         b"\x80\x02K\x01K\x02a.": "appends to a int",
         b"\x80\x02K\x01K\x02K\x03s.": "sets items of a int",
+        # A hash that many numbers have, in a table that grows with the square of their number.
+        b"\x80\x02}" + b"\x8a\x08" + struct.pack("<q", 2**61 - 1) + b"K\x01s.": "more than 60 bits",
+        b"\x80\x02}G" + struct.pack(">d", 0.5) + b"K\x01s.": "a key that is a float",
+        # What torch imports when it is asked for.
+        b"\x80\x02ctorch\n_dynamo\n.": "which is not read",
+        b"\x80\x02ctorch\nonnx\n.": "which is not read",
         b"": None,
         b"\x80\x02": None,
     }  # fmt: skip
@@ -97,6 +104,99 @@ def test_hostile_pickles():
             continue
         with pytest.raises(RefusedError, match=words):
             unpickled(data)
+
+
+def test_what_torch_imports_late_is_not_imported():
+    code = (
+        "import sys; sys.path[:0] = ['test', 'frontend']\n"
+        "import checkpoint_fuzz as cf\nfrom stepc.torch.checkpoint.pickles import unpickled\n"
+        "watch = cf.Watch()\nwatch.on = True\n"
+        "for name in (b'_dynamo', b'onnx', b'_inductor'):\n"
+        "    try:\n        unpickled(b'\\x80\\x02ctorch\\n' + name + b'\\n.')\n"
+        "    except Exception as error:\n        watch.on, seen = False, watch.seen\n"
+        "        print(len(seen), error)\n        watch.on = True\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True,
+                          check=False)  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3 and all(own.startswith("0 ") for own in lines), done
+
+
+_BIG = b"\x8a\x08" + struct.pack("<q", 2**62)
+
+
+def _text(size):
+    return b"X" + struct.pack("<I", size) + b"a" * size
+
+
+def _copies(call, times=300, size=10_000):
+    """A call of one memoized argument, again and again."""
+    return b"\x80\x02]" + _text(size) + b"q\x010(" + (call + b"h\x01\x85R") * times + b"e."
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    [
+        (_copies(b"c__builtin__\nset\n"), "copies more than it has"),
+        (_copies(b"c_codecs\nencode\n").replace(b"h\x01\x85R", b"h\x01U\x06latin1\x86R"),
+         "copies more than it has"),
+        (b"\x80\x02(" + b"}q\x00(" + b"".join(_text(9) + b"K\x01" for _ in range(1)) + b"u0"
+         + b"(" + b"N" * 10_000 + b"tq\x010" + b"cdeepspeed.x\nY\nh\x01R" * 300 + b"t.",
+         "copies more than it has"),
+        (b"\x80\x02(}q\x00(" + b"".join(b"J" + struct.pack("<i", n) + b"N" for n in range(9_000))
+         + b"u0" + b"cdeepspeed.x\nY\n)\x81h\x00b" * 300 + b"t.", "copies more than it has"),
+        (b"\x80\x02ctorch\nSize\n(" + b"K\x01" * 65 + b"t\x85R.", "more than 64 dims"),
+        (b"\x80\x02ctorch\nSize\n(\x8a\x09" + b"\0" * 8 + b"\x01t\x85R.", "a number of 65 bits"),
+    ],
+)  # fmt: skip
+def test_what_a_few_bytes_ask_for(data, words):
+    with pytest.raises(RefusedError, match=words):
+        unpickled(data)
+
+
+def test_tensors_of_many_dims():
+    """A product of them takes the square of their number."""
+    for count in (65, 40_000):
+        data = (
+            b"\x80\x02" + _BIG + b"q\x000ctorch._utils\n_rebuild_tensor\n("
+            b"(U\x07storagectorch\nFloatStorage\nU\x010U\x03cpuK\x06tQK\0("
+            + b"h\0" * count + b"t(" + b"K\0" * count + b"ttR."
+        )  # fmt: skip
+        with pytest.raises(RefusedError, match="more than"):
+            unpickled(data, lambda _, dtype, numel: ck.Stored((numel,), dtype, None))
+
+
+def test_containers_in_containers(tmp_path):
+    """Each is there once and named twice: written out they are more than memory has."""
+
+    def refused_with(groups, words):
+        tree = {"state": {}, "param_groups": groups}
+        with zipfile.ZipFile(tmp_path / "a.pt", "w") as archive:
+            archive.writestr("archive/data.pkl", pickle.dumps(tree, 2))
+        refused(words, fresh(), tmp_path / "a.pt")
+
+    for make in (lambda own: [own, own], lambda own: {"a": own, "b": own}):
+        own = [0.9, 0.999]
+        for _ in range(100):
+            own = make(own)
+        refused_with([{"params": [0], "betas": own}], "nested too deep")
+    own = {}
+    own["own"] = own
+    refused_with([{"params": [0], "betas": own}], "nested too deep")
+    tree = {"a": 1}
+    for _ in range(100):
+        tree = {"a": tree, "b": tree}
+    made = dcp._lists(tree, {})
+    assert made["a"] is made["b"] and made is not tree
+
+
+def test_a_record_that_is_more_when_it_is_unpacked(tmp_path):
+    for kind in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_STORED):
+        with zipfile.ZipFile(tmp_path / "a.pt", "w") as archive:
+            archive.writestr("archive/data.pkl", pickle.dumps({}, 2))
+            archive.writestr("archive/byteorder", b"\0" * 10**6, compress_type=kind)
+        words = "another byte order" if kind == zipfile.ZIP_STORED else "that is not plain"
+        refused(words, fresh(), tmp_path / "a.pt")
 
 
 def test_deeply_nested(tmp_path):

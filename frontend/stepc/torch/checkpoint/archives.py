@@ -108,7 +108,9 @@ class _Archive:
 
     def load(self) -> object:
         order = self._infos.get(f"{self._folder}byteorder")
-        if order and self._archive.read(order) != b"little":
+        if order:
+            self._place(order)  # nothing that is unpacked to more than the file has
+        if order and (order.file_size > 16 or self._archive.read(order) != b"little"):
             raise CheckpointError(self._path, "was saved by a processor of another byte order")
         info = self._infos[f"{self._folder}data.pkl"]
         self._place(info)

@@ -13,7 +13,7 @@ import torch
 
 from ...errors import CheckpointError
 from .archives import read_archive, reading, writing
-from .form import Checkpoint, Stored, inside, room
+from .form import Checkpoint, Stored, inside, is_shape, room
 from .pickles import Inert, unpickled
 from .state_dicts import add_parameters, find_states, from_state_dict, to_state_dict
 
@@ -38,7 +38,7 @@ def read(path: str) -> Checkpoint:
         for key, kind in fields["state_dict_metadata"].items():
             way = (fields.get("planner_data") or {}).get(key, (key,))
             _put(tree, way, files.value(key, kind))
-        tree = _lists(tree)
+        tree = _lists(tree, {})
         made = from_state_dict(_numbered(find_states(tree, path)), path, "dcp")
         add_parameters(made, tree)
     return made
@@ -65,6 +65,8 @@ class _Files:
         shape = tuple(kind.fields["size"])
         if not isinstance(dtype, torch.dtype):
             raise CheckpointError(self._holder, f"has no dtype of '{key}'")
+        if not is_shape(shape):
+            raise CheckpointError(self._holder, f"has '{key}' of shape {shape}")
         chunks = [
             (tuple(chunk.fields["offsets"]), tuple(chunk.fields["sizes"]))
             for chunk in kind.fields["chunks"]
@@ -74,9 +76,8 @@ class _Files:
     def _tensor(self, key, dtype, shape, chunks) -> Stored:
         for chunk in chunks:
             self._place(key, chunk[0])
-            if any(len(own) != len(shape) for own in chunk) or any(
-                first < 0 or size < 0 or first + size > extent
-                for first, size, extent in zip(*chunk, shape, strict=True)
+            if any(not is_shape(own) or len(own) != len(shape) for own in chunk) or any(
+                first + size > extent for first, size, extent in zip(*chunk, shape, strict=True)
             ):
                 raise CheckpointError(self._holder, f"has a chunk of '{key}' outside of {shape}")
         whole = Stored(shape, dtype, None)
@@ -131,11 +132,15 @@ def _put(tree: dict, way: tuple, value) -> None:
     tree[way[-1]] = value
 
 
-def _lists(tree):
-    """Dicts of numbers from 0 on, which were lists; by the key that torch has lists under."""
+def _lists(tree, seen: dict):
+    """Dicts of numbers from 0 on, which were lists; by the key that torch has lists under. What is
+    there in several places stays one: ``seen``, by the address of what it was."""
     if not isinstance(tree, dict):
         return tree
-    made = {key: _lists(value) for key, value in tree.items()}
+    if id(tree) in seen:
+        return seen[id(tree)]
+    made = seen[id(tree)] = {}
+    made.update((key, _lists(value, seen)) for key, value in tree.items())
     groups = made.get("param_groups")
     if isinstance(groups, dict):
         made["param_groups"] = [groups[number] for number in sorted(groups, key=int)]

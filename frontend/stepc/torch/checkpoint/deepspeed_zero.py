@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from ...errors import CheckpointError
 from ..step.saving import SCALARS
 from .archives import read_archive, reading
-from .form import Checkpoint, Stored, joined
+from .form import Checkpoint, Stored, is_shape, joined
 from .pickles import Inert
 from .state_dicts import plain
 
@@ -168,14 +168,10 @@ def _shapes(path: str) -> list[dict[str, tuple]]:
     if isinstance(shapes, dict):
         shapes = [shapes]
     if not isinstance(shapes, list) or not all(
-        isinstance(own, dict) and all(_is_shape(shape) for shape in own.values()) for own in shapes
+        isinstance(own, dict) and all(is_shape(shape) for shape in own.values()) for own in shapes
     ):
         raise CheckpointError(path, "has no 'param_shapes': names and shapes of the parameters")
     return shapes
-
-
-def _is_shape(value) -> bool:
-    return isinstance(value, tuple) and all(type(n) is int and n >= 0 for n in value)
 
 
 def _pieces(vectors: list[Stored], begin: int, end: int) -> list[tuple[Stored, int, int]]:

@@ -171,6 +171,18 @@ class Checkpoint:
         return self
 
 
+_LARGEST_EXTENT, _MOST_DIMS = 2**63 - 1, 64  # of a tensor of torch
+
+
+def is_shape(value) -> bool:
+    """Whether it can be a tensor's: no product of more numbers than that is made."""
+    return (
+        isinstance(value, (tuple, list))
+        and len(value) <= _MOST_DIMS
+        and all(type(n) is int and 0 <= n <= _LARGEST_EXTENT for n in value)
+    )
+
+
 def nearest(name: str, among: Iterable[str]) -> str:
     """A hint behind a message of a name that is not there."""
     found = difflib.get_close_matches(name, list(among), 1)

@@ -33,6 +33,9 @@ STORAGES = {
     }.items()
 }  # fmt: skip
 
+_DTYPES = {name: own for name, own in vars(torch).items() if isinstance(own, torch.dtype)}
+_FREE = 16  # elements of an argument that cost no more than the call itself
+
 Vectors = Callable[[str, torch.dtype, int], Stored]  # a storage: its key, dtype, elements
 
 
@@ -73,6 +76,8 @@ class _Storage:
 def _whole(value) -> int:
     if type(value) is not int:
         raise RefusedError(f"has {type(value).__name__} where a number of elements is expected")
+    if not -(2**63) <= value < 2**63:
+        raise RefusedError(f"has a number of {value.bit_length()} bits where one of elements is")
     return value
 
 
@@ -80,7 +85,7 @@ def _tensor(storage, offset, shape, stride, *_) -> Stored:
     if not isinstance(storage, _Storage):
         raise RefusedError("has a tensor without a storage")
     vector, offset = storage.vector, _whole(offset)
-    shape, stride = (tuple(map(_whole, own)) for own in (shape, stride))
+    shape, stride = map(_size, (shape, stride))
     if len(shape) != len(stride) or min((offset, *shape, *stride)) < 0:
         raise RefusedError(f"has a tensor of shape {shape}, strides {stride}, offset {offset}")
     made = Stored(shape, vector.dtype, vector.elements)
@@ -103,8 +108,13 @@ def _tensor(storage, offset, shape, stride, *_) -> Stored:
     )  # fmt: skip
 
 
+def _data(data, *_):
+    return data
+
+
 def _of_type(rebuild, _type, args, _state) -> object:
-    if not isinstance(rebuild, _Function) or not isinstance(args, tuple):
+    is_tensor = isinstance(rebuild, _Function) and rebuild.call in (_tensor, _data)
+    if not is_tensor or not isinstance(args, tuple):
         raise RefusedError("has a tensor of a subclass")
     return rebuild.call(*args)
 
@@ -142,21 +152,27 @@ def _checked(pair):
 
 def _check_key(key) -> None:
     """A tuple of tuples of tuples ... would be hashed as deep as it is, past the end of the
-    stack."""
+    stack. Numbers that are equal but for multiples of 2**61 - 1 have one hash, and so do many
+    floats: a dict of them takes the square of their number."""
     flat = key if type(key) is tuple else (key,)
-    if not all(isinstance(k, (str, int, float, bytes, type(None), Inert)) for k in flat):
+    if not all(isinstance(k, (str, int, bytes, type(None), Inert)) for k in flat):
         raise RefusedError(f"has a dict with a key that is a {type(key).__name__}")
+    if any(isinstance(k, int) and k.bit_length() > 60 for k in flat):
+        raise RefusedError("has a dict with a key that is a number of more than 60 bits")
 
 
 def _size(extents=()) -> tuple:
+    """The product of many large numbers takes the square of their number."""
+    if not isinstance(extents, (tuple, list)) or len(extents) > 64:
+        raise RefusedError("has a tensor of more than 64 dims, or of none")
     return tuple(map(_whole, extents))
 
 
 _FUNCTIONS = {
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_tensor": _tensor,
-    "torch._utils._rebuild_parameter": lambda data, *_: data,
-    "torch._utils._rebuild_parameter_with_state": lambda data, *_: data,
+    "torch._utils._rebuild_parameter": _data,
+    "torch._utils._rebuild_parameter_with_state": _data,
     "torch._tensor._rebuild_from_type_v2": _of_type,
     "torch.serialization._get_layout": lambda name: name,
     "torch.Size": _size,
@@ -199,16 +215,26 @@ class Reader(pickle._Unpickler):
 
     def __init__(self, data: bytes, vectors: Vectors | None):
         super().__init__(io.BytesIO(data), encoding="latin1")
-        self._vectors, self._kinds = vectors, {}
+        self._vectors, self._kinds, self._left = vectors, {}, len(data)
+
+    def _spend(self, *values):
+        """Of what is copied: what is there once, and named a thousand times, would be more than
+        the file has."""
+        self._left -= sum(
+            max(len(own) - _FREE, 0)
+            for own in values
+            if isinstance(own, (str, bytes, list, tuple, dict))
+        )
+        if self._left < 0:
+            raise RefusedError("copies more than it has")
 
     def find_class(self, module, name):
         full = f"{module}.{name}"
         if full in _CALLS:
             return _CALLS[full]
         if module in ("torch", "torch.storage"):
-            of = getattr(torch, name, None) if name.isidentifier() else None
-            if isinstance(of, torch.dtype):
-                return of
+            if name in _DTYPES:  # getattr(torch, ...) would import what torch imports late
+                return _DTYPES[name]
             if name in STORAGES:
                 return STORAGES[name]
         if full.startswith(_INERT) and full not in _HINTS:
@@ -228,6 +254,7 @@ class Reader(pickle._Unpickler):
         args, call = self.stack.pop(), self.stack[-1]
         if not isinstance(args, tuple):
             raise RefusedError("calls something with what are no arguments")
+        self._spend(args, *args)
         if isinstance(call, type) and issubclass(call, Inert):
             self.stack[-1] = call(*args)
         elif isinstance(call, _Function):
@@ -243,6 +270,7 @@ class Reader(pickle._Unpickler):
         if isinstance(to, Inert):
             slots = isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict)
             for own in state if slots else (state,):
+                self._spend(own)
                 to.fields.update(own if isinstance(own, dict) else {"state": own})
         elif not isinstance(to, (dict, list, Stored)):  # torch's dicts and tensors may have some
             raise RefusedError(f"sets attributes of a {type(to).__name__}")

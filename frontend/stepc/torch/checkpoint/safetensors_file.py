@@ -15,7 +15,7 @@ import torch
 
 from ...errors import CheckpointError
 from .archives import bytes_of, reading, writing
-from .form import Checkpoint, Stored, in_file, open_file
+from .form import Checkpoint, Stored, in_file, is_shape, open_file
 
 SUFFIX = ".safetensors"
 _LARGEST = 100_000_000  # bytes of a header, as safetensors has it
@@ -43,10 +43,12 @@ def read_tensors(path: str) -> tuple[dict[str, Stored], dict[str, str]]:
 
 def _tensor(path: str, name: str, own: dict, first: int, size: int) -> Stored:
     dtype, shape, (begin, end) = _DTYPES.get(own["dtype"]), own["shape"], own["data_offsets"]
+    if not is_shape(shape) or not is_shape((begin, end)):
+        raise CheckpointError(path, f"has '{name}' of shape {shape} at bytes {begin} to {end}")
     if dtype is None:
         raise CheckpointError(path, f"has '{name}' of dtype {own['dtype']}, which is not read")
     numel = math.prod(shape)
-    if not 0 <= begin <= end <= size - first or min(shape, default=0) < 0:
+    if not begin <= end <= size - first:
         raise CheckpointError(path, f"ends within '{name}'")
     if numel * dtype.itemsize != end - begin:
         raise CheckpointError(path, f"has {end - begin} bytes for '{name}' of shape {shape}")

@@ -14,6 +14,7 @@ from ..bitsandbytes.saved import CODED, WRAPPED, decoded_codes
 from ..step.saved_codes import decode_state
 from .archives import reading
 from .form import Checkpoint, Stored
+from .pickles import RefusedError
 
 _SHARED = ("state", "param_groups")
 
@@ -30,10 +31,11 @@ def find_states(tree, path: str) -> dict:
     found, below = [], [("", tree)]
     for _ in range(3):
         found += [(at, own) for at, own in below if has_states(own) or _is_flat(own)]
+        once = {id(own): (at, own) for at, own in reversed(below) if isinstance(own, dict)}
         below = [
             (f"{at}{key}.", value)
-            for at, own in below
-            if isinstance(own, dict) and not any(own is other for _, other in found)
+            for at, own in reversed(once.values())
+            if not any(own is other for _, other in found)
             for key, value in own.items()
         ]
     if len(found) != 1:
@@ -84,15 +86,37 @@ def grouped(hypers: dict[str, dict]) -> list[dict]:
     return groups
 
 
+_MOST_TENSORS = 64  # in a hyper-parameter; betas are two
+
+
 def plain(value):
-    """Of a hyper-parameter: a tensor of one element is a number."""
+    """Of a hyper-parameter: a tensor of one element is a number, also in a list or a tuple.
+    RefusedError for containers in containers in containers."""
     if isinstance(value, Stored):
-        if value.numel != 1:
-            raise ValueError(f"a hyper-parameter is a tensor of shape {value.shape}")
-        return value.read().item()
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(plain, value))
+        return _number(value)
+    if isinstance(value, (list, tuple)) and any(isinstance(own, Stored) for own in value):
+        if len(value) > _MOST_TENSORS or any(isinstance(own, _CONTAINERS) for own in value):
+            raise RefusedError(f"has a hyper-parameter of {len(value)} values with tensors")
+        return type(value)(_number(own) if isinstance(own, Stored) else own for own in value)
+    below = [value]
+    for _ in range(2):
+        below = [
+            inner
+            for own in {id(own): own for own in below if isinstance(own, _CONTAINERS)}.values()
+            for inner in (own.values() if isinstance(own, dict) else own)
+        ]
+    if any(isinstance(own, _CONTAINERS) for own in below):
+        raise RefusedError("has a hyper-parameter that is nested too deep")
     return value
+
+
+_CONTAINERS = (list, tuple, dict)
+
+
+def _number(value: Stored):
+    if value.numel != 1:
+        raise RefusedError(f"has a hyper-parameter that is a tensor of shape {value.shape}")
+    return value.read().item()
 
 
 def from_state_dict(tree: dict, path: str, layout: str) -> Checkpoint:
