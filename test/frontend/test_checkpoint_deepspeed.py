@@ -3,6 +3,8 @@
 """Checkpoints of DeepSpeed: stages 1 to 3, universal ones, its loss scale. They are written as its
 sources write them (deepspeed_files.py)."""
 
+import shutil
+
 import pytest
 import stepc.torch as st
 import torch
@@ -123,3 +125,28 @@ def test_universal_of_stage_3(tmp_path):
         same(found.states[name]["exp_avg"], value + 1)
         same(found.parameters[name], value)
         assert float(found.states[name]["step"].read()) == 7
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+def test_files_of_two_steps_are_no_state(tmp_path, elastic):
+    run = deepspeed(2)
+    first = run.save(tmp_path / "first", elastic)
+    run.step(values(SHAPES, 3))
+    second = run.save(tmp_path / "second", elastic)
+    name = "zero_pp_rank_1_mp_rank_00_optim_states.pt"
+    shutil.copy(first / name, second / name)
+    with pytest.raises(ck.CheckpointError, match=f"{name}' has step 2.0 in group 0, .* has 3.0"):
+        ck.read(second)
+
+
+def test_files_of_two_steps_of_stage_3(tmp_path):
+    groups = [{"params": values(), "lr": 0.01}]
+    one, two = (
+        save_stage3(tmp_path / str(step), groups, 2, {"exp_avg": values(), "exp_avg_sq": values()},
+                    step=torch.tensor(float(step)), subgroup=300)
+        for step in (1, 2)
+    )  # fmt: skip
+    name = "zero_pp_rank_1_mp_rank_00_optim_states.pt"
+    shutil.copy(one / name, two / name)
+    with pytest.raises(ck.CheckpointError, match=f"{name}' has step 1.0 in group 0, .* has 2.0"):
+        ck.read(two)

@@ -109,3 +109,12 @@ def test_of_several_models_the_one_that_is_called_so(tmp_path):
                     "optimizer": own.state_dict()}, tmp_path / "two.pt")  # fmt: skip
         with pytest.raises(ck.CheckpointError, match=f"under '{keys[0]}', '{keys[1]}'"):
             ck.read(tmp_path / "two.pt")
+
+
+def test_a_part_keeps_no_whole():
+    """A rank that has a few elements of what is read whole keeps these alone."""
+    stored = ck.Stored.made((40, 50), torch.float32, lambda: torch.arange(2000.0).view(40, 50))
+    part = stored.elements(10, 30)
+    assert torch.equal(part, torch.arange(10.0, 30.0))
+    assert part.untyped_storage().nbytes() == 80
+    assert stored.elements(0, 2000).untyped_storage().nbytes() == stored.read().nbytes == 8000

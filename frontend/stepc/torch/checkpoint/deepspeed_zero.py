@@ -194,6 +194,21 @@ def _numbers(state: dict) -> Iterator[tuple[str, Stored]]:
             yield key, value
 
 
+def _check_counts(ranks: list[_Rank], number: int) -> None:
+    """Files of two runs, or of two steps of one, are no state."""
+    counts = [dict(_numbers(rank.state(number))).get("step") for rank in ranks]
+    read = [None if own is None else own.read().item() for own in counts]
+    groups = [rank.groups[number] if number < len(rank.groups) else {} for rank in ranks]
+    of_groups = [plain(group.get("step")) for group in groups]
+    for rank, *own in zip(ranks, read, of_groups, strict=True):
+        for count, first in zip(own, (read[0], of_groups[0]), strict=True):
+            if count is not None and first is not None and count != first:
+                raise CheckpointError(
+                    rank.path, f"has step {count} in group {number}, rank 0's file has {first}: "
+                    "they are of two saves"
+                )  # fmt: skip
+
+
 def _is_vector(value) -> bool:
     return isinstance(value, Stored) and len(value.shape) == 1
 
@@ -206,6 +221,7 @@ def _read_flat(made: Checkpoint, folder: str, ranks: list[_Rank], shapes: list[d
         raise CheckpointError(folder, f"has {len(ranks[0].vectors)} groups of states and "
                               f"{len(shapes)} of parameters")  # fmt: skip
     for number, own in enumerate(shapes):
+        _check_counts(ranks, number)
         fill = ranks[0].saved.get("param_alignment_paddings")
         fill = fill[number] if fill else [0] * len(own)
         if len(fill) != len(own):
@@ -309,6 +325,8 @@ def _read_cut(made: Checkpoint, folder: str, ranks: list[_Rank], shapes: list[di
                 made.parameters[name] = stored
             at += share[name]
     by_part = shapes if len(shapes) == len(parts) else [whole]
+    for part in parts:
+        _check_counts(ranks, part)
     for part, own in enumerate(by_part):
         for key, value in _numbers(ranks[0].state(part)):
             for name in own:

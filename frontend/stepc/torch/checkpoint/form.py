@@ -63,8 +63,13 @@ class Stored:
 
     @staticmethod
     def made(shape: Sequence[int], dtype: torch.dtype, make: Callable[[], torch.Tensor]) -> Stored:
-        """What ``make`` gives, asked anew for each range."""
-        return Stored(tuple(shape), dtype, lambda begin, end: make().reshape(-1)[begin:end])
+        """What ``make`` gives, asked anew for each range; of a range the whole does not stay."""
+
+        def elements(begin: int, end: int) -> torch.Tensor:
+            whole = make().reshape(-1)
+            return whole if end - begin == len(whole) else whole[begin:end].clone()
+
+        return Stored(tuple(shape), dtype, elements)
 
 
 def room(numel: int, dtype: torch.dtype) -> torch.Tensor:
