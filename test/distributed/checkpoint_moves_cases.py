@@ -251,5 +251,40 @@ def a_file_that_lacks_a_rank_changes_nothing():
         same_bits(full[i]["exp_avg"], moment, str(i))
 
 
+@case
+def what_one_rank_cannot_read_no_rank_loads():
+    """Nor does one go on where rank 0 cannot write."""
+    made, grads = values(2)
+    place, run = folder(), under_deepspeed(made)
+    run.step(grads[0])
+    if dist.get_rank() == 0:
+        run.save(f"{place}/there")
+    dist.barrier()
+    mesh = init_device_mesh("cpu", (3,))
+
+    def sharded(param):
+        return torch.nn.Parameter(distribute_tensor(param.detach(), mesh, [Replicate()]))
+
+    for kind, (named, optimizer) in {"zero": here(zero=1, gradients="reduced"),
+                                     "dtensors": here(sharded)}.items():  # fmt: skip
+        own = f"{place}/there" if dist.get_rank() != 1 else f"{place}/{kind}-not-here"
+        try:
+            st.checkpoint.load(optimizer, own, parameters=True)
+        except st.checkpoint.CheckpointError as error:
+            words = "" if dist.get_rank() == 1 else "failed on rank 1: "
+            assert words in str(error) and f"{kind}-not-here'" in str(error), error
+        else:
+            raise AssertionError(f"{kind}: it was not refused")
+        assert not optimizer.state and optimizer.param_groups[0]["lr"] == 1.0
+        assert all(bool((whole(param) == 1).all()) for param in named.values())
+        st.checkpoint.load(optimizer, f"{place}/there", parameters=True)
+        try:
+            st.checkpoint.save(optimizer, f"{place}/there", "torch")
+        except st.checkpoint.CheckpointError as error:
+            assert "is there already" in str(error), error
+        else:
+            raise AssertionError(f"{kind}: it was not refused on rank {dist.get_rank()}")
+
+
 if __name__ == "__main__":
     main()

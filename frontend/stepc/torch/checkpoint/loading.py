@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 from collections.abc import Mapping
 
@@ -15,7 +17,10 @@ from ..binding.features import STATES
 from ..binding.groups import rules_of
 from ..binding.precision import MASTERS
 from ..binding.rules import WholeState, whole_states
+from ..ranks.describe import shared_over
 from ..ranks.dtensor import is_dtensor
+from ..ranks.exchanges import gathered
+from ..ranks.parts import is_distributed
 from ..ranks.zero.part import ZeroPart
 from ..tensors.patterns import KEY as VIEW
 from .archives import reading
@@ -56,9 +61,70 @@ def load(
         What was read.
 
     Raises :class:`stepc.errors.CheckpointError` for what cannot be read, for another model, and
-    for a state that is missing; nothing has changed then.
+    for a state that is missing; nothing has changed then. What one rank cannot read none of
+    those loads that share the optimizer.
     """
-    found = path if isinstance(path, Checkpoint) else read(path, layout)
+    with _together(optimizer, path):
+        found = path if isinstance(path, Checkpoint) else read(path, layout)
+        groups, states, values = _read(optimizer, found, model, parameters, strict)
+    optimizer._copies_loaded = False
+    try:
+        optimizer.load_state_dict({"state": {k: v for k, v in states.items() if v},
+                                   "param_groups": groups})  # fmt: skip
+    finally:
+        del optimizer._copies_loaded
+    for param, value in values:
+        _set(param, _rounded(optimizer, param, value))
+    return found
+
+
+@contextlib.contextmanager
+def _together(optimizer, path):
+    """What fails on one of the ranks that share the optimizer fails on all: they would wait for
+    each other in vain, or go on from two states. At the end they tell each other."""
+    failed = None
+    try:
+        yield
+    except Exception as error:
+        failed = error
+    word = "" if failed is None else f"rank {dist.get_rank() if _has_ranks() else 0}: {failed}"
+    for group in _groups(optimizer):
+        params = itertools.chain.from_iterable(own["params"] for own in optimizer.param_groups)
+        device = next((param.device for param in params), torch.device("cpu"))
+        told = gathered(
+            word, "whether a checkpoint was read or written on all ranks", group, device
+        )
+        word = next(filter(None, told), "")
+    if failed is not None:
+        raise failed
+    if word:
+        of = path.path if isinstance(path, Checkpoint) else path
+        raise CheckpointError(
+            of, f"is read and written on all ranks or on none, and failed on {word}"
+        )
+
+
+def _has_ranks() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def _groups(optimizer) -> list:
+    """Over which ranks have other parts, one axis behind the other in one order on all: so what
+    one rank of a grid says comes to all."""
+    if not _has_ranks() or not is_distributed(optimizer):
+        return []
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    meshes = [layout.mesh for _, layout in optimizer._layouts if layout is not None]
+    meshes += [param.device_mesh for param in params if is_dtensor(param)]
+    groups = [mesh.get_group(dim) for mesh in meshes for dim in range(mesh.ndim)]
+    shared = shared_over(optimizer)
+    groups = groups if shared is None else [shared, *groups]
+    once = {tuple(dist.get_process_group_ranks(group)): group for group in groups}
+    return [group for ranks, group in once.items() if len(ranks) > 1]
+
+
+def _read(optimizer, found: Checkpoint, model, parameters: bool, strict: bool):
+    """Groups and states as ``load_state_dict`` takes them, and values of parameters."""
     groups, pairs = _planned(optimizer, found, model, parameters, strict)
     states, values = {}, []
     parts = optimizer._parts() if optimizer._is_shared else {}
@@ -70,15 +136,7 @@ def load(
             values.append((param, master.read()))
     for number, own in optimizer.state_dict()["state"].items() if not strict else ():
         states.setdefault(number, own)
-    optimizer._copies_loaded = False
-    try:
-        optimizer.load_state_dict({"state": {k: v for k, v in states.items() if v},
-                                   "param_groups": groups})  # fmt: skip
-    finally:
-        del optimizer._copies_loaded
-    for param, value in values:
-        _set(param, _rounded(optimizer, param, value))
-    return found
+    return groups, states, values
 
 
 def _planned(optimizer, found: Checkpoint, model, parameters: bool, strict: bool):
@@ -202,11 +260,12 @@ def _rounded(optimizer, param, value: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def _set(param: torch.Tensor, value: torch.Tensor) -> None:
-    """Sets a parameter, or what this rank has of a DTensor, which all its ranks do together."""
+    """Sets a parameter, or what this rank has of a DTensor: each has read the whole."""
     if is_dtensor(param):
         from torch.distributed.tensor import distribute_tensor
 
-        value = distribute_tensor(value.to(param.device), param.device_mesh, param.placements)
+        value = distribute_tensor(value.to(param.device), param.device_mesh, param.placements,
+                                  src_data_rank=None)  # fmt: skip
     param.copy_(value)
 
 
@@ -269,7 +328,8 @@ def save(
     """Writes an optimizer's state and the values of its parameters, which :func:`load` and what
     has that layout read.
 
-    All ranks call it together; the one with rank 0 writes, the others come back at once.
+    All ranks call it together; the one with rank 0 writes. Those that share the optimizer come
+    back when it has, with an error where it could not.
 
     Args:
         optimizer: of Stepc, made of ``model.named_parameters()``, or see ``model``.
@@ -279,5 +339,6 @@ def save(
         each: called with the number of bytes behind each tensor.
     """
     made = checkpoint_of(optimizer, model)
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0:
-        write(made, os.fspath(path), layout, each)
+    with _together(optimizer, path):
+        if not _has_ranks() or dist.get_rank() == 0:
+            write(made, os.fspath(path), layout, each)
