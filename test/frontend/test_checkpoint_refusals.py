@@ -13,6 +13,7 @@ import stepc.torch as st
 import torch
 from deepspeed_files import Zero2
 from stepc.torch import checkpoint as ck
+from stepc.torch.step import saving
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata
 
 SHAPES = {"encoder.weight": (9, 6), "encoder.bias": (6,), "gain": ()}
@@ -301,3 +302,39 @@ def test_names_of_states_are_no_paths(tmp_path):
         with pytest.raises(ck.CheckpointError, match="would have a folder"):
             ck.write(found, tmp_path / "x", "universal")
         assert not os.listdir(tmp_path)
+
+
+def test_paths_that_end_in_a_slash_and_links_to_nothing(saved, tmp_path):
+    ck.convert(saved, f"{tmp_path}/out/", "dcp")
+    assert ck.layout_of(tmp_path / "out") == "dcp"
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(ck.CheckpointError, match="link' is there already"):
+        ck.convert(saved, tmp_path / "link", "torch")
+    assert sorted(os.listdir(tmp_path)) == before and (tmp_path / "link").is_symlink()
+
+
+def test_a_copy_that_cannot_be_made(saved, monkeypatch):
+    """A disk that is full, in the middle of a load: the optimizer is as it was."""
+    optimizer = optimizer_of(values(1), steps=1)
+    optimizer.param_groups[0]["lr"] = 0.5
+    state = {param: dict(own) for param, own in optimizer.state.items()}
+    groups = optimizer.param_groups
+    calls = []
+
+    def full(*arguments, **more):
+        calls.append(arguments)
+        if len(calls) == 4:
+            raise OSError(28, "No space left on device")
+        return adopted(*arguments, **more)
+
+    adopted = saving.adopted
+    monkeypatch.setattr(saving, "adopted", full)
+    with pytest.raises(OSError, match="No space left"):
+        ck.load(optimizer, saved, parameters=True)
+    assert optimizer.param_groups is groups and groups[0]["lr"] == 0.5
+    assert {param: dict(own) for param, own in optimizer.state.items()}.keys() == state.keys()
+    assert all(optimizer.state[p][k] is own[k] for p, own in state.items() for k in own)
+    monkeypatch.undo()
+    ck.load(optimizer, saved)
+    assert groups is not optimizer.param_groups and optimizer.param_groups[0]["lr"] == 0.01

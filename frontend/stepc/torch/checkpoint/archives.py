@@ -217,7 +217,8 @@ def writing(path: str, folder: bool = False):
 
     CheckpointError where something is there already, or nothing can be written.
     """
-    if os.path.exists(path):
+    path = os.path.normpath(path)  # "out/" is a folder that is not there yet
+    if os.path.lexists(path):  # also a link to what is not there
         raise CheckpointError(path, "is there already; nothing is written over it")
     beside = f"{path}.partial-{os.getpid()}"
     try:

@@ -114,7 +114,7 @@ class Saving:
 
         States keep the dtype that the definition declares for them (torch casts
         them to the parameter's, which costs a bfloat16 parameter the low half of
-        its moments). Tensors are copied.
+        its moments). Tensors are copied. Where that fails the optimizer is as it was.
         """
         state_dict = state_dict.copy()
         pre_hooks, post_hooks = (getattr(self, name) for name in _LOAD_HOOKS)
@@ -125,11 +125,16 @@ class Saving:
         self._check_saved(state_dict)
         self._check_parts(state_dict)
         self._check_masters(state_dict)
-        with self._without(_LOAD_HOOKS):
-            groups = with_views(state_dict["param_groups"], self.param_groups)
-            super().load_state_dict({**state_dict, "param_groups": groups, "state": {}})
-        with outside(), torch.no_grad():
-            self.state = self._adopt(state_dict)
+        before = self.state, self.param_groups
+        try:
+            with self._without(_LOAD_HOOKS):
+                groups = with_views(state_dict["param_groups"], self.param_groups)
+                super().load_state_dict({**state_dict, "param_groups": groups, "state": {}})
+            with outside(), torch.no_grad():
+                self.state = self._adopt(state_dict)
+        except BaseException:  # no memory, or no room on a disk, for a copy
+            self.state, self.param_groups = before
+            raise
         self._versions.clear()
         if self._poison is not None and self._reducer is not None:
             self._reducer.forget()
