@@ -10,7 +10,7 @@ import pytest
 from stepc.plan import advice, command, deepspeed, disk, planning
 from stepc.plan.failure import PlanError
 from stepc.plan.machines import Machine, amount
-from stepc.plan.models import Model, Tensor
+from stepc.plan.models import Model, Tensor, load
 from stepc.plan.package import open_source
 
 SHAPES = {"up": (700, 100), "down": (256, 192), "small": (64, 64), "norm": (7,)}
@@ -174,6 +174,40 @@ def test_classes_are_those_of_the_zoo(tmp_path, model):
     [rung, *_] = advise(model, name=str(own))["rungs"]
     line = f'stepc.torch.Optimizer(model.parameters(), "{own}", master="f32")'
     assert rung["constructor"] == line
+
+
+def test_lines_of_every_class():
+    """Each makes its optimizer, with lr, which has no default in some, as the reader adds it."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("stepc.torch")
+    for name in (*advice.CLASSES, "lomo", "adalomo"):
+        source = open_source(name)
+        lr = "" if "adafactor" in name else ", lr=1e-3"  # whose own is relative
+        for state, master in ((None, "f32"), ("bf16", "remainder"), ("q8", None)):
+            rung = advice.Rung("ddp", state, master, advice.MEMORY)
+            line = advice.constructor(name, source, rung, "local")
+            net = torch.nn.Linear(96, 64, bias=False).bfloat16()
+            space = {"torch": torch, "model": net}
+            exec(f"import stepc.torch\noptimizer = {line[:-1]}{lr})", space)
+            assert space["optimizer"].param_groups[0]["params"] == [net.weight], line
+
+
+def test_what_the_root_and_ddp_take(tmp_path):
+    """By hand: parameters of no block stay gathered beside a block; DDP's buckets hold all
+    gradients once more."""
+    path = tmp_path / "blocks.txt"
+    path.write_text("embed 40x8 f32\nh.0.w 16x8 f32\nh.1.w 24x8 f32\nnorm 8 f32\n")
+    source, all_of = open_source("adamw"), 4 * (320 + 128 + 192 + 8)
+
+    def plan(ranks, **more):
+        return planning.make(source, load(str(path)), Machine(ranks), planning.Request(**more))
+
+    assert plan(4, layout="fsdp2").largest_unit == 4 * (320 + 8) + 4 * 192
+    for more in ({"layout": "ddp"}, {"layout": "zero1", "gradients": "reduced"}):
+        assert plan(4, **more).memory["buckets of gradients"] == all_of
+        assert "buckets of gradients" not in plan(1, **more).memory
+    (path := tmp_path / "no-root.txt").write_text("h.0.w 16x8 f32\nh.1.w 24x8 f32\n")
+    assert plan(4, layout="fsdp2").largest_unit == 4 * 192
 
 
 def test_what_there_is_not(model):

@@ -183,20 +183,22 @@ def _refusal(plan: Plan, place: str, stored: disk.OnDisk, device: str) -> str:
 
 # --- The line -----------------------------------------------------------------
 
-# Of the zoo's definitions; others are stepc.torch.Optimizer's.
+# Of the zoo's definitions; others are stepc.torch.Optimizer's. So are those of stepc.torch.lomo,
+# whose classes have their authors' arguments alone: no master, no state_dtype, no place.
 CLASSES = {
     "adadelta": "Adadelta", "adafactor": "hf.Adafactor", "adagrad": "Adagrad",
-    "adalomo": "lomo.AdaLomo", "adam": "Adam", "adamax": "Adamax", "adamw": "AdamW",
+    "adam": "Adam", "adamax": "Adamax", "adamw": "AdamW",
     "apollo": "APOLLOAdamW", "asgd": "ASGD", "came": "came.CAME", "cpu_adam": "colossal.CPUAdam",
     "deepspeed_lamb": "colossal.Lamb", "dion": "Dion", "fused_adam": "colossal.FusedAdam",
     "fused_lamb": "apex.FusedLAMB", "galore_adafactor": "GaLoreAdafactor",
     "galore_adamw": "GaLoreAdamW", "gram_muon": "GramMuon", "jordan_muon": "muon.Muon",
-    "lars": "LARS", "lion": "Lion", "lomo": "lomo.Lomo", "moonlight_muon": "moonlight.Muon",
+    "lars": "LARS", "lion": "Lion", "moonlight_muon": "moonlight.Muon",
     "muon": "Muon", "nadam": "NAdam", "normuon": "NorMuon", "radam": "RAdam",
     "rmsprop": "RMSprop", "rprop": "Rprop", "sgd": "SGD", "shampoo": "Shampoo", "sm3": "SM3",
     "soap": "SOAP", "sophia": "SophiaG", "torch_adafactor": "Adafactor",
 }  # fmt: skip
 _DTYPES = {"f32": "torch.float32", "bf16": "torch.bfloat16", "f16": "torch.float16", "q8": '"q8"'}
+_PARAMETERS = {"moonlight_muon": "muon_params=model.parameters()"}  # in its class
 _ZERO = {1: 'zero=stepc.torch.Zero(1, gradients="{}")', 2: "zero=stepc.torch.Zero(2)"}
 
 
@@ -205,7 +207,9 @@ def constructor(name: str, source: Source, rung: Rung, gradients: str) -> str:
     ``gradients``: of zero1."""
     stage = LAYOUTS[rung.layout]
     is_ours = name in CLASSES and source == replace(open_source(name), fragments=source.fragments)
-    words = ["model.parameters()"] if is_ours else ["model.parameters()", f'"{source.name}"']
+    words = ["model.parameters()", f'"{source.name}"']
+    if is_ours:
+        words = [_PARAMETERS.get(name, "model.parameters()")]
     if stage in _ZERO:
         words.append(_ZERO[stage].format(gradients))
     if rung.state:

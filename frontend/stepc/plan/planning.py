@@ -48,13 +48,16 @@ class Plan:
         self.request, self.owners = request, owners
         self._accountant = Accountant(package, layout, request.workers, request.groups)
         self._of_all_ranks = self._flat_memory() if layout.is_flat else {}
+        self.traffic = traffic.beside_step(model, layout, request.gradients)
+        buckets = sum(row.bytes for row in self.traffic if row.what == traffic.OF_DDP)
+        if buckets:  # DDP's copy of all gradients, but with gradient_as_bucket_view
+            self._of_all_ranks["buckets of gradients"] = buckets
         # Of dims rank 0 has the largest part.
         differ = layout.is_flat or owners.list
         self.fullest, self.account = max(
             ((rank, self.rank(rank)) for rank in range(layout.ranks if differ else 1)),
             key=lambda one: self.memory_of(one[1])["total"],
         )
-        self.traffic = traffic.beside_step(model, layout, request.gradients)
         self.traffic += traffic.presence(owners.cut, layout, self.account.calls)
         self.traffic += traffic.of_owners(owners, layout, package, request.gradients)
 
@@ -159,7 +162,7 @@ class Plan:
 
     @property
     def largest_unit(self) -> int:
-        """Bytes that torch gathers at a time, one block; 0 where it gathers none."""
+        """Bytes that torch gathers at a time, the root and one block; 0 where it gathers none."""
         return traffic.largest_unit(self.model, self.layout) if self.layout.kind == "fsdp2" else 0
 
     # --- Times ----------------------------------------------------------------

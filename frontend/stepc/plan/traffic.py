@@ -16,6 +16,7 @@ from .models import BYTES, Model, Tensor
 from .owners import Owners
 from .package import Package
 
+OF_DDP = "gradients (DDP)"
 _DIGEST = 16  # bytes, of what ranks must have alike (ranks/alike.py)
 
 
@@ -62,7 +63,7 @@ def _zero(model: Model, layout: Layout, gradients: str) -> list[Traffic]:
         found.append(_row(when, "gradients", "all_to_all", layout, axes, len(lines), whole))
     elif gradients == "reduced":
         data = sum(tensor.bytes for tensor in model.tensors)
-        found.append(_row(BACKWARD, "gradients (DDP)", "all_reduce", layout, axes, None, data))
+        found.append(_row(BACKWARD, OF_DDP, "all_reduce", layout, axes, None, data))
     if layout.kind == "zero2":
         what, broken = "which pass it is", "whether it broke off"
         found.append(_row(BACKWARD, what, "all_reduce", layout, axes, 1, _DIGEST))
@@ -158,9 +159,11 @@ def of_owners(owners: Owners, layout: Layout, package: Package, gradients: str) 
 
 
 def largest_unit(model: Model, layout: Layout) -> int:
-    """Bytes of the largest block with its padding, as ``fully_shard`` gathers it."""
+    """Bytes of the root, which stays gathered through both passes, and of the largest block, with
+    their padding, as ``fully_shard`` gathers them."""
     at = layout.coordinates(0)
-    return max(_padded(layout, tensors, at) for tensors in model.units().values())
+    sizes = {name: _padded(layout, tensors, at) for name, tensors in model.units().items()}
+    return sizes.pop("", 0) + max(sizes.values(), default=0)
 
 
 def beside_step(model: Model, layout: Layout, gradients: str = "local") -> list[Traffic]:
@@ -178,7 +181,7 @@ def beside_step(model: Model, layout: Layout, gradients: str = "local") -> list[
             for extent in layout.local_shape(tensor, at):
                 elements *= extent
             data += elements * BYTES[tensor.dtype]
-        rows = [_row(BACKWARD, "gradients (DDP)", "all_reduce", layout, ("dp",), None, data)]
+        rows = [_row(BACKWARD, OF_DDP, "all_reduce", layout, ("dp",), None, data)]
     else:
         rows = []
     return [row for row in rows if layout.size(row.axes) > 1]

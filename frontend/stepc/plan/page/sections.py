@@ -146,7 +146,8 @@ def _memory(plan: Plan) -> str:
     said = f"{len(shown)} of {plan.layout.ranks} ranks are shown. "
     said = said if len(shown) < plan.layout.ranks else ""
     if plan.largest_unit:
-        said += f"Beside it torch gathers a block at a time, {size(plan.largest_unit)}."
+        of = size(plan.largest_unit)
+        said += f"Beside it torch gathers the root and a block at a time, {of}."
     return (
         f"<h2>Memory by rank</h2>{charts.legend(kinds)}{charts.memory(by_rank, kinds)}"
         f"<p>{said}</p><details><summary>Rank {plan.fullest}, which has the most</summary>"
