@@ -11,7 +11,7 @@ import pytest
 import safetensors.torch
 import stepc.torch as st
 import torch
-from deepspeed_files import Zero2
+from deepspeed_files import Zero2, classes_of_deepspeed
 from stepc.torch import checkpoint as ck
 from stepc.torch.step import saving
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata
@@ -338,3 +338,51 @@ def test_a_copy_that_cannot_be_made(saved, monkeypatch):
     monkeypatch.undo()
     ck.load(optimizer, saved)
     assert groups is not optimizer.param_groups and optimizer.param_groups[0]["lr"] == 0.01
+
+
+@pytest.mark.parametrize("count", [[], [[1]], [1.0], None, ["1"]])
+def test_numbers_of_ranks_that_are_none(tmp_path, count):
+    folder = under_deepspeed(tmp_path / "there", 1)
+    path = folder / "zero_pp_rank_0_mp_rank_00_optim_states.pt"
+    with classes_of_deepspeed():
+        tree = torch.load(path, weights_only=False)
+        tree["optimizer_state_dict"]["partition_count"] = count
+        torch.save(tree, path)
+    refused("has 'partition_count' [", fresh(), folder, of=path)
+
+
+@pytest.mark.parametrize("tag", ["", ".", "..", "../x", "gone"])
+def test_what_latest_may_name(tmp_path, tag):
+    under_deepspeed(tmp_path / "there", 1)
+    for name in ("latest", "latest_universal"):
+        (tmp_path / "there" / name).write_text(tag)
+        with pytest.raises(ck.CheckpointError, match=f"{name}' names '{tag}', which is no folder"):
+            ck.read(tmp_path / "there", "deepspeed" if name == "latest" else "universal")
+
+
+def test_what_json_has_no_words_for(saved, tmp_path):
+    found = ck.read(saved)
+    found.groups[0]["own"] = own = {}
+    own["own"] = own
+    with pytest.raises(ck.CheckpointError, match="has a hyper-parameter: Circular"):
+        ck.write(found, tmp_path / "x", "safetensors")
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("shape, begin, end", [([6.0], 0, 24), ([6], 0.0, 24.0), ([True] * 6, 0, 4),
+                                               ([2**63], 0, 24), ([1] * 65, 0, 4)])  # fmt: skip
+def test_numbers_of_a_header(tmp_path, shape, begin, end):
+    own = {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
+    head = json.dumps({"a": own}).encode()
+    (tmp_path / "a.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + b"\0" * 24)
+    with pytest.raises(ck.CheckpointError, match="has 'a' of shape"):
+        ck.read(tmp_path / "a.safetensors", "safetensors")
+
+
+def test_tensors_with_a_bit(tmp_path):
+    value = torch.complex(torch.ones(3), torch.full((3,), 2.0)).conj().imag
+    assert value.is_neg()
+    tree = {"state": {0: {"exp_avg": value}}, "param_groups": [{"params": [0]}]}
+    torch.save(tree, tmp_path / "a.pt")
+    with pytest.raises(ck.CheckpointError, match="a bit that says that it is negative"):
+        ck.read(tmp_path / "a.pt")

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from stepc.plan import colossal, layouts, models
+from stepc.plan import colossal, layouts, machines, models
+from stepc.plan.failure import PlanError
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAN = ROOT / "frontend" / "stepc" / "plan"
@@ -130,6 +131,7 @@ def test_codes_and_masters(tmp_path):
     [
         (["nosuch", "--ranks", 2], "'nosuch' is no file and no name of the zoo"),
         (["adamw"], "neither --ranks nor --machine says how many ranks there are"),
+        (["adamw", "--ranks", 2, "--workers", 0], "workers is 0, the least is 1"),
         (["adamw", "--ranks", 2, "--layout", "zero4"], "unknown layout 'zero4', known: ddp"),
         (["adamw", "--ranks", 2, "--layout", "tp"], "has no rules for tp: --rule 'REGEX=DIM'"),
         (["adamw", "--ranks", 2, "--layout", "tp*zero1"], "takes plain parameters"),
@@ -157,10 +159,39 @@ def test_bad_models(tmp_path):
         ("a 2x2 f8\n", ":1: dtype is 'f8', known: f32, bf16, f16, f64"),
         ("ok 2\na\n", ":2: 'a', expected: name shape [dtype] [count]"),
         ('[{"name": "a"}]', "tensor 0: not a name, shape, dtype and count"),
+        ('[{"name": "a", "shape": [1e999]}]', "tensor 0: not a name, shape, dtype and count"),
     ):
         path = tmp_path / "bad.txt"
         path.write_text(text)
         assert words in run("adamw", "--model", path, "--ranks", 2, code=1)
+    for data, words in (
+        (b"\xff\xfe", "is no text"),
+        (b"{}", "has no list of 'tensors'"),
+        (b'{"tensors": 1}', "has no list of 'tensors'"),
+        (b"# none\n", "has no tensors"),
+        (b"[]", "has no tensors"),
+        (b"[" * 100_000, "bad.txt: "),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(PlanError, match=words):
+            models.load(str(path))
+
+
+@pytest.mark.parametrize(
+    "field, value, words",
+    [
+        ("ranks", 2.0, "ranks of the machine is 2.0, no integer"),
+        ("ranks_per_node", True, "ranks_per_node of the machine is True, no integer"),
+        ("memory", -1e9, "memory of the machine is -1000000000.0, expected 0 or more"),
+        ("between", "3e9", "between of the machine is '3e9', expected 0 or more"),
+        ("latency_inside", float("nan"), "latency_inside of the machine is nan"),
+    ],
+)
+def test_bad_machines(tmp_path, field, value, words):
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps({"ranks": 2, field: value}))
+    with pytest.raises(PlanError, match=words):
+        machines.load(str(path), None)
 
 
 def test_built_in_shapes_are_those_of_the_benchmark():

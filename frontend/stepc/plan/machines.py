@@ -28,6 +28,13 @@ class Machine:
     memory: float = 0.0
 
     def __post_init__(self):
+        for name in ("ranks", "ranks_per_node"):
+            if type(getattr(self, name)) is not int:
+                raise PlanError(f"{name} of the machine is {getattr(self, name)!r}, no integer")
+        for field in fields(self)[2:]:
+            value = getattr(self, field.name)
+            if type(value) not in (int, float) or not 0 <= value < math.inf:
+                raise PlanError(f"{field.name} of the machine is {value!r}, expected 0 or more")
         if self.ranks < 1 or self.ranks_per_node < 1:
             raise PlanError(
                 f"the machine has {self.ranks} ranks, {self.ranks_per_node} of a node; the least "

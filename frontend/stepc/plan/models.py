@@ -148,7 +148,7 @@ def _tensors(entry: dict, where: str) -> Iterator[Tensor]:
     try:
         name, shape = str(entry["name"]), tuple(int(n) for n in entry["shape"])
         dtype, count = str(entry.get("dtype", "f32")), int(entry.get("count", 1))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise PlanError(f"{where}: not a name, shape, dtype and count: {error}") from None
     if dtype not in BYTES:
         raise PlanError(f"{where}: dtype is '{dtype}', known: {', '.join(BYTES)}")
@@ -175,17 +175,24 @@ def _read(path: Path) -> Model:
         raise PlanError(
             f"model '{path}' cannot be read: {error.strerror}; built in: {', '.join(NAMES)}"
         ) from None
+    except UnicodeDecodeError as error:
+        raise PlanError(f"{path}: is no text: {error}") from None
     if text.lstrip().startswith(("[", "{")):
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise PlanError(f"{path}: {error}") from None
-        entries = data["tensors"] if isinstance(data, dict) else data
+        entries = data.get("tensors") if isinstance(data, dict) else data
+        if not isinstance(entries, list):
+            raise PlanError(f"{path}: has no list of 'tensors'")
         found = [(e, f"{path}: tensor {i}") for i, e in enumerate(entries)]
     else:
         lines = [(i, line.split("#")[0].strip()) for i, line in enumerate(text.splitlines(), 1)]
         found = [(_line(line, f"{path}:{i}"), f"{path}:{i}") for i, line in lines if line]
-    return Model(path.stem, tuple(t for entry, where in found for t in _tensors(entry, where)))
+    tensors = tuple(t for entry, where in found for t in _tensors(entry, where))
+    if not tensors:
+        raise PlanError(f"{path}: has no tensors")
+    return Model(path.stem, tensors)
 
 
 def load(name: str, dtype: str | None = None) -> Model:

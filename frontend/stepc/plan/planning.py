@@ -190,6 +190,9 @@ def make(source: Source, model: Model, machine: Machine, request: Request) -> Pl
     """Chooses the variants and counts; compiles where the source is a definition."""
     if request.gradients not in GRADIENTS:
         raise PlanError(f"gradients is '{request.gradients}', known: {', '.join(GRADIENTS)}")
+    for name in ("workers", "groups"):
+        if getattr(request, name) < 1:
+            raise PlanError(f"{name} is {getattr(request, name)}, the least is 1")
     kept, definition = Kept.parse(request.state, request.master), Definition(source, request.values)
 
     def layout_of(own: Model) -> Layout:

@@ -23,7 +23,8 @@ def _memory(plan: Plan) -> list[str]:
             lines.append(f"  {size(value):>10}  {name}")
     if plan.largest_unit:
         lines.append(
-            f"  and torch gathers the root and a block at a time, {size(plan.largest_unit)} of parameters"
+            "  and torch gathers the root and a block at a time, "
+            f"{size(plan.largest_unit)} of parameters"
         )
     return lines
 

@@ -29,16 +29,22 @@ _EXPERTS = re.compile(r"(layer_\d+_)?expert_\d+.*|expp_rank_.*")
 _CUT = "ds_to_universal.py of DeepSpeed puts such parts together: read its folder"
 
 
+def named_by(path: str, name: str) -> str:
+    """The folder that the file ``name`` in a folder names, or itself where there is none."""
+    latest = os.path.join(path, name)
+    if not os.path.isfile(latest) or os.path.getsize(latest) >= 4096:
+        return path
+    with open(latest, encoding="utf-8", errors="replace") as file:
+        tag = file.read().strip()
+    is_beside = tag not in ("", ".", "..") and os.path.basename(tag) == tag and "\0" not in tag
+    if not is_beside or not os.path.isdir(os.path.join(path, tag)):
+        raise CheckpointError(latest, f"names '{tag}', which is no folder beside it")
+    return os.path.join(path, tag)
+
+
 def _folder(path: str) -> str | None:
     """The folder of the files: itself, or that which ``latest`` names; None where there is none."""
-    latest = os.path.join(path, "latest")
-    if os.path.isfile(latest) and os.path.getsize(latest) < 4096:
-        with open(latest, encoding="utf-8", errors="replace") as file:
-            tag = file.read().strip()
-        if os.path.basename(tag) == tag and os.path.isdir(os.path.join(path, tag)):
-            path = os.path.join(path, tag)
-        else:
-            raise CheckpointError(latest, f"names '{tag}', which is no folder beside it")
+    path = named_by(path, "latest")
     if os.path.isdir(path) and any(map(_STATES.fullmatch, os.listdir(path))):
         return path
     return None
@@ -53,7 +59,8 @@ def read(path: str) -> Checkpoint:
     if folder is None:
         raise CheckpointError(path, "has no file zero_pp_rank_*_mp_rank_*_optim_states.pt")
     ranks = [_Rank(file) for file in _files(folder)]
-    _check_ranks(folder, ranks)
+    with reading(folder):
+        _check_ranks(folder, ranks)
     stage = 3 if "fp32_flat_groups" in ranks[0].saved else 2
     name = "zero_pp_rank_0_mp_rank_00" if stage == 3 else "mp_rank_00"
     shapes = _shapes(os.path.join(folder, f"{name}_model_states.pt"))
@@ -128,7 +135,11 @@ class _Rank:
         """On how many ranks its groups are shared."""
         own = self.saved.get("partition_count")
         own = own if isinstance(own, list) else [own]
-        return {count.args[0] if isinstance(count, Inert) else count for count in own}
+        own = [count.args[0] if isinstance(count, Inert) else count for count in own]
+        if not own or not all(type(count) is int for count in own):
+            raise CheckpointError(self.path, f"has 'partition_count' {own}, expected the number of "
+                                  "ranks")  # fmt: skip
+        return set(own)
 
     def state(self, number: int) -> dict:
         """Of a group, or in stage 3 of a part of one."""

@@ -81,9 +81,11 @@ def _whole(value) -> int:
     return value
 
 
-def _tensor(storage, offset, shape, stride, *_) -> Stored:
+def _tensor(storage, offset, shape, stride, _requires=False, _hooks=None, bits=None) -> Stored:
     if not isinstance(storage, _Storage):
         raise RefusedError("has a tensor without a storage")
+    if bits:  # its values are not what the storage has
+        raise RefusedError("has a tensor with a bit that says that it is negative or conjugate")
     vector, offset = storage.vector, _whole(offset)
     shape, stride = map(_size, (shape, stride))
     if len(shape) != len(stride) or min((offset, *shape, *stride)) < 0:

@@ -114,7 +114,7 @@ def write(checkpoint: Checkpoint, path: str, each=lambda _: None) -> None:
             "empty": empty}  # fmt: skip
     try:
         header["__metadata__"] = {"format": "pt", _KEY: json.dumps(said)}
-    except TypeError as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(checkpoint.path, f"has a hyper-parameter: {error}") from None
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)

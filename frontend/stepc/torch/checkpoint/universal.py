@@ -16,7 +16,7 @@ import torch
 
 from ...errors import CheckpointError
 from .archives import read_archive, reading, write_archive, writing
-from .deepspeed_zero import add_scaler
+from .deepspeed_zero import add_scaler, named_by
 from .form import Checkpoint, Stored
 from .state_dicts import plain
 
@@ -35,13 +35,7 @@ _DS_VERSION = "0.16.0"  # whose files these are like
 
 
 def _folder(path: str) -> str | None:
-    latest = os.path.join(path, _LATEST)
-    if os.path.isfile(latest) and os.path.getsize(latest) < 4096:
-        with open(latest, encoding="utf-8", errors="replace") as file:
-            tag = file.read().strip()
-        if os.path.basename(tag) != tag or not os.path.isdir(os.path.join(path, tag)):
-            raise CheckpointError(latest, f"names '{tag}', which is no folder beside it")
-        path = os.path.join(path, tag)
+    path = named_by(path, _LATEST)
     return path if os.path.isdir(os.path.join(path, "zero")) else None
 
 
