@@ -90,7 +90,7 @@ class _Files:
         def make() -> torch.Tensor:
             made = room(whole.numel, dtype).view(shape)
             several = len(chunks) > 1
-            seen = torch.zeros(shape if several else (), dtype=torch.bool)
+            seen = torch.zeros(shape if several else (), dtype=torch.bool, device="cpu")
             for offsets, sizes in chunks:
                 part = self._blob(key, offsets)
                 if not isinstance(part, Stored) or (part.shape, part.dtype) != (sizes, dtype):

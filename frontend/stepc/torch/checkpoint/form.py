@@ -57,9 +57,11 @@ class Stored:
     def number(value: float) -> Stored:
         """Of a count, as torch keeps it, or of another number."""
         if isinstance(value, float):
-            return Stored.of(torch.tensor(value, dtype=torch.float64))
-        count = torch.tensor(float(value), dtype=torch.float32)
-        return Stored.of(count if int(count) == value else torch.tensor(value))
+            return Stored.of(torch.tensor(value, dtype=torch.float64, device="cpu"))
+        count = torch.tensor(float(value), dtype=torch.float32, device="cpu")
+        return Stored.of(
+            count if int(count) == value else torch.tensor(value, dtype=torch.int64, device="cpu")
+        )
 
     @staticmethod
     def made(shape: Sequence[int], dtype: torch.dtype, make: Callable[[], torch.Tensor]) -> Stored:
@@ -77,7 +79,7 @@ def room(numel: int, dtype: torch.dtype) -> torch.Tensor:
     the tensor: what is freed between small objects, malloc keeps."""
     size = numel * dtype.itemsize
     if size < _LARGE:
-        return torch.empty(numel, dtype=dtype)
+        return torch.empty(numel, dtype=dtype, device="cpu")
     memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return torch.frombuffer(memory, dtype=dtype)
 
