@@ -19,8 +19,9 @@ using namespace stepc::cpu;
 PlacedRun::~PlacedRun() { leaveForeign(); }
 
 void PlacedRun::leaveForeign() noexcept {
-  if (ring && model.store->isForeign())
-    (void)ring.release();
+  if (!ring || !model.store->isForeign())
+    return;
+  [[maybe_unused]] const store::Ring *left = ring.release();
 }
 
 void PlacedRun::reserve(int64_t pieceBytes) {
