@@ -230,14 +230,14 @@ def muon_groups(model: torch.nn.Module, groups: list[dict], params: dict) -> lis
             (True, "muon_lr", ("lr", "momentum", "weight_decay")),
             (False, "adam_lr", ("lr", "betas", "eps", "weight_decay")),
         ):
-            trained = [p for p in group["params"] if _tensor_of(p).requires_grad]
-            both = [p for p in trained if is_matrix(_tensor_of(p)) is use]
+            trained = [p for p in group["params"] if tensor_of(p).requires_grad]
+            both = [p for p in trained if is_matrix(tensor_of(p)) is use]
             settings = {key: params[key] for key in keys if key in params}
             if rate in params:
                 settings["lr"] = params[rate]
             settings.update({key: value for key, value in own.items() if key in (*keys, "view")})
             # Kernels of convolutions have a group of their own, with the author's view.
-            kernels = [use and _tensor_of(p).dim() == 4 for p in both]
+            kernels = [use and tensor_of(p).dim() == 4 for p in both]
             for kind in (False, True):
                 some = [p for p, own_kind in zip(both, kernels, strict=True) if own_kind is kind]
                 if some:
@@ -252,7 +252,7 @@ def muon_groups(model: torch.nn.Module, groups: list[dict], params: dict) -> lis
     return made
 
 
-def _tensor_of(item) -> torch.Tensor:
+def tensor_of(item) -> torch.Tensor:
     return item[1] if isinstance(item, tuple) else item
 
 

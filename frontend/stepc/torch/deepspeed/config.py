@@ -18,7 +18,7 @@ from ..optimizers.of_torch import AdamW
 from ..ranks.dtensor import is_dtensor
 from ..ranks.zero.settings import Zero
 from .auto import resolve
-from .classes import muon_groups, optimizer_of, schedule_of
+from .classes import muon_groups, optimizer_of, schedule_of, tensor_of
 from .placing import offloads, place_of
 from .reading import Said, read
 from .report import notes_of, report, tell
@@ -78,7 +78,7 @@ def from_config(
     said = Said(given)
     batches = _batches(said, training_arguments, world)
     groups = _groups(model, model_parameters)
-    params = [_tensor_of(item) for group in groups for item in group["params"]]
+    params = [tensor_of(item) for group in groups for item in group["params"]]
     dtype = _dtype_of(said, params)
     make, own_groups = _maker(said, model, groups, training_arguments, model_parameters)
     schedule = schedule_of(said)
@@ -110,10 +110,6 @@ def from_config(
 
 
 # --- Parameters -----------------------------------------------------------------------------------
-
-
-def _tensor_of(item) -> torch.Tensor:
-    return item[1] if isinstance(item, tuple) else item
 
 
 def _groups(model: torch.nn.Module, given) -> list[dict]:
