@@ -2,36 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Deliberate faults of codes are seen by the tests here."""
 
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from folder_faults import faults, run_with
 from samples import sample
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-BUILD = Path(os.environ.get("STEPC_BUILD", ROOT / "build"))
-LIBRARY = BUILD / "lib/libstepc_runtime_faulty.so"
 TESTS = "test_any_number_of_threads and 2"
 
 
-def faults():
-    text = "".join(path.read_text() for path in (ROOT / "runtime").rglob("*.cpp"))
-    return sorted(set(re.findall(r'STEPC_FAULT\(\s*"(codes-[^"]+)"\)', text)))
-
-
-@pytest.mark.parametrize("fault", sample(faults(), "faults of codes", 3))
+@pytest.mark.parametrize("fault", sample(faults("codes"), "faults of codes", 3))
 def test_a_fault_is_seen(fault):
-    environment = os.environ | {"STEPC_FAULT": fault, "STEPC_RUNTIME_LIBRARY": str(LIBRARY)}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", HERE,
-               f"--ignore={__file__}", "-k", TESTS]  # fmt: skip
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    run = run_with(fault, __file__, TESTS)
     assert run.returncode == 1, run.stdout[-2000:]
     assert "assert" in run.stdout
 
 
 def test_there_are_some():
-    assert len(faults()) >= 6
+    assert len(faults("codes")) >= 6
