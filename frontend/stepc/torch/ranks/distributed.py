@@ -28,7 +28,6 @@ from ..tensors.devices import device_of_parts, is_capturing
 from ..tensors.members import named_in
 from ..tensors.patterns import KEY as VIEW
 from ..tensors.patterns import has_views, views_of
-from ..tensors.stored import StoredState
 from . import alike as _alike
 from .agreement import Item
 from .before_step import BeforeStep
@@ -41,6 +40,7 @@ from .owned_part import OwnedPart
 from .owners import Owners, find_owned
 from .parts import Parts, WholePart, has_parts
 from .presence import note_presence
+from .states_of_parts import hidden_states, read_states
 
 
 def make_binding(optimizer, previous=None, *, ahead: bool = False):
@@ -70,22 +70,6 @@ def as_seen(optimizer):
         if has_views(optimizer)
         else optimizer
     )
-
-
-def _hidden(part, items: dict) -> dict:
-    """States of the user's as the plan is to have them."""
-    if isinstance(part, OwnedPart):
-        return part.begin_state(items)
-    hidden = {n: part.state_as_seen(n, part.hide(n, value)) for n, value in items.items()}
-    return {name: value for name, value in hidden.items() if value is not None}
-
-
-def _read(part, items: dict, folder: str | None) -> dict:
-    """States of the user's, with those that lie in a file as copies (``StoredState.read``)."""
-    return {
-        name: part.show(name, value.read(folder)) if isinstance(value, StoredState) else value
-        for name, value in items.items()
-    }
 
 
 @contextlib.contextmanager
@@ -170,7 +154,7 @@ class DistributedBinding(InParts, InPasses):
     def _take_over(self, part, items: ParamState) -> None:
         """States of the user's, as a loaded one. What is another rank's goes: nobody would step
         it here."""
-        hidden = _hidden(part, items)
+        hidden = hidden_states(part, items)
         put_states(part, self._local.state, hidden)
         if isinstance(part, OwnedPart):  # of which the user has a part, on every rank
             return
@@ -493,7 +477,7 @@ class DistributedBinding(InParts, InPasses):
         states = {
             id(part.param): {
                 name: part.show(name, part.state_as_own(name, value))
-                for name, value in _hidden(part, _read(part, own, folder)).items()
+                for name, value in hidden_states(part, read_states(part, own, folder)).items()
             }
             for part in self._parts
             if (own := self._state.get(part.param)) is not None
