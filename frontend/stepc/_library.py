@@ -104,6 +104,8 @@ _SIGNATURES = {
     "stepcPlanSetCuda": [c_void_p, POINTER(CudaConfig)],
     "stepcPlanSetStream": [c_void_p, c_void_p],
     "stepcPlanUpload": [c_void_p],
+    "stepcCudaTakeHost": [POINTER(CudaConfig), c_int64, POINTER(c_void_p)],
+    "stepcCudaIsHost": [POINTER(CudaConfig), c_void_p, POINTER(c_int32)],
     "stepcStep": [c_void_p],
     "stepcStepBegin": [c_void_p],
     "stepcStepTensors": [c_void_p, POINTER(c_int64), c_int64],

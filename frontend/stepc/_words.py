@@ -28,6 +28,7 @@ NAMES = {
     "stepcPlanParametersWritten": "the tensor's version",
     "stepcPlanSetCount": "setting a count of steps",
     "stepcPlanSetCuda": "choosing a CUDA device",
+    "stepcCudaTakeHost": "taking the host's memory for states",
     "stepcPlanSetMesh": "choosing the ranks",
     "stepcPlanSetScalar": "set_scalar()",
     "stepcPlanSetStream": "choosing a stream",

@@ -15,6 +15,13 @@
 using namespace stepc;
 using namespace stepc::cuda;
 
+void stepc::cuda::requireConfig(const StepcCudaConfig &config) {
+  requireStructSize(&config, sizeof(config), "StepcCudaConfig");
+  if (config.reserved0 != 0)
+    fail(STEPC_INVALID_ARGUMENT, "a reserved field of the config is %d, not 0",
+         int(config.reserved0));
+}
+
 Device::Device(int32_t ordinal, CUcontext given)
     : driver(stepc::cuda::getDriver()), ordinal(ordinal) {
   int count = 0;

@@ -11,11 +11,16 @@
 #include "core/Fault.h"
 #include "cuda/Driver.h"
 
+#include "stepc/cuda.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
 namespace stepc::cuda {
+
+/// Refuses a configuration that is none of this version's.
+void requireConfig(const StepcCudaConfig &config);
 
 /// A context in which plans work: the primary one of the device, which is
 /// retained as long as this lives, or one of the caller's.

@@ -67,7 +67,10 @@ using CUstreamCaptureStatus = int;
   X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                          \
   X(CU_JIT_ERROR_LOG_BUFFER, 5)                                                \
   X(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, 6)                                     \
+  X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)                                       \
   X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)                                    \
+  X(CU_MEMORYTYPE_HOST, 1)                                                     \
+  X(CU_MEMHOSTALLOC_PORTABLE, 1)                                               \
   X(CU_EVENT_DISABLE_TIMING, 2)                                                \
   X(CU_STREAM_NON_BLOCKING, 1)                                                 \
   X(CU_STREAM_CAPTURE_MODE_GLOBAL, 0)                                          \

@@ -30,10 +30,7 @@ static void requireEnqueue(const Model &model, const Mesh &mesh) {
 void cuda::setEngine(Plan &plan, const StepcCudaConfig &config) {
   const char *call = "stepcPlanSetCuda";
   plan.requireNoStep(call);
-  requireStructSize(&config, sizeof(config), "StepcCudaConfig");
-  if (config.reserved0 != 0)
-    fail(STEPC_INVALID_ARGUMENT, "a reserved field of the config is %d, not 0",
-         int(config.reserved0));
+  requireConfig(config);
   plan.setEngine(call, [&](Model &model) {
     requireEnqueue(model, model.exchange.getMesh());
     return std::make_unique<cuda::Engine>(model, config);

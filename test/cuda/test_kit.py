@@ -16,11 +16,12 @@ import streams
 
 
 @pytest.mark.sample(one_of=3)
-@pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("way", ["shifted", "on_host", None])
 @pytest.mark.parametrize("storage", ["f32", "bf16+i16"])
 @pytest.mark.parametrize("name", ["AdamW", "hf.Adafactor", "AdamW, norm clipped"])
-def test_comparisons(cuda, name, storage, shifted):
-    assert correctness.compare(name, storage, "cuda", shifted)["wrong"] == ""
+def test_comparisons(cuda, name, storage, way):
+    found = correctness.compare(name, storage, "cuda", way == "shifted", way == "on_host")
+    assert found["wrong"] == ""
 
 
 def test_a_difference_is_seen(cuda, monkeypatch):

@@ -18,12 +18,14 @@ import torch
 from double import CUDA_HOST, MEMBER, STEPC, get_manifest, make_zip, read_zip, run_checked
 from stepc import _compiler
 from stepc._structures import DLTensor
+from stepc.torch.tensors import device_memory as _device_memory
 from stepc.torch.tensors import dlpack as _tensors
+from stepc.torch.tensors import host_memory as _host_memory
 from stepc.torch.tensors import walk as _walk
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-CUDA = 2  # of DLPack
+CPU, CUDA = 1, 2  # of DLPack
 _DEVICE = torch.Tensor.device.__get__
 _WITHOUT_MEMORY = {  # what asks a tensor for what is no element of it
     "__get__", "__set__", "data_ptr", "numel", "dim", "size", "stride", "is_contiguous",
@@ -95,6 +97,14 @@ class CudaTorch(TorchFunctionMode):
         if address not in self._blocks:
             bisect.insort(self._begins, address)
         self._blocks[address] = size, device
+
+    def adopt_host(self, managed):
+        """Memory of the host that the runtime took, which torch here has as its own."""
+        tensor = DLTensor.from_address(managed)
+        size = tensor.shape[0]
+        self.adopt(tensor.data, size, tensor.device.device_id)
+        tensor.device.device_type, tensor.device.device_id = CPU, 0
+        return _device_memory.adopted(managed)
 
     def take(self, size, device):
         """The address of new memory of a device."""
@@ -258,6 +268,7 @@ def make_cuda(double, folder, cache, monkeypatch, kind=CudaTorch):
     found = kind(double)
     found.cache = cache
     patched_table(found, monkeypatch)
+    monkeypatch.setattr(_host_memory, "adopted", found.adopt_host)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: Stream(found))
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: found.capturing)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)

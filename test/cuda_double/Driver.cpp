@@ -304,11 +304,40 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size) {
 CUresult cuMemFree_v2(CUdeviceptr address) {
   ENTER_CONTEXT("cuMemFree");
   auto found = getState().allocations.find(address);
-  if (found == getState().allocations.end() || found->second.context != context)
+  if (found == getState().allocations.end() ||
+      found->second.context != context || found->second.host)
     return CUDA_ERROR_INVALID_VALUE;
   if (isProhibited(context))
     return refuseCapture(context);
   // As the driver does: it waits for all that was enqueued.
+  CUresult result = pump(context, nullptr);
+  release(address);
+  return result;
+}
+
+CUresult cuMemHostAlloc(void **out, size_t size, unsigned int flags) {
+  ENTER_CONTEXT("cuMemHostAlloc");
+  if (flags & ~CU_MEMHOSTALLOC_PORTABLE)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (isProhibited(context))
+    return refuseCapture(context);
+  CUdeviceptr address = 0;
+  CUresult result = allocate(context, size, address);
+  if (result == CUDA_SUCCESS) {
+    getState().allocations[address].host = true;
+    *out = reinterpret_cast<void *>(address);
+  }
+  return result;
+}
+
+CUresult cuMemFreeHost(void *memory) {
+  ENTER_CONTEXT("cuMemFreeHost");
+  auto address = reinterpret_cast<CUdeviceptr>(memory);
+  auto found = getState().allocations.find(address);
+  if (found == getState().allocations.end() || !found->second.host)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (isProhibited(context))
+    return refuseCapture(context);
   CUresult result = pump(context, nullptr);
   release(address);
   return result;
@@ -362,10 +391,19 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute,
                                CUdeviceptr address) {
   ENTER("cuPointerGetAttribute");
   const Allocation *allocation = findAllocation(address, 1);
-  if (!allocation || attribute != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+  if (!allocation)
     return CUDA_ERROR_INVALID_VALUE;
-  *static_cast<int *>(out) = allocation->context->device;
-  return CUDA_SUCCESS;
+  switch (attribute) {
+  case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    *static_cast<int *>(out) = allocation->context->device;
+    return CUDA_SUCCESS;
+  case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    *static_cast<int *>(out) =
+        allocation->host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    return CUDA_SUCCESS;
+  default:
+    return CUDA_ERROR_INVALID_VALUE;
+  }
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int gridX,

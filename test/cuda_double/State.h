@@ -32,6 +32,7 @@ inline constexpr int CUDA_ERROR_NOT_FOUND = 500;
 inline constexpr int CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900;
 inline constexpr int CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901;
 inline constexpr int CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904;
+inline constexpr int CU_MEMORYTYPE_DEVICE = 2;
 
 namespace cuda_double {
 
@@ -83,6 +84,9 @@ struct Operation {
 struct Allocation {
   size_t size = 0;
   CUctx_st *context = nullptr;
+  /// Page-locked memory of the host: for kernels as that of the device. The
+  /// host may not touch it either while work may use it, so it is protected.
+  bool host = false;
 };
 
 struct State {

@@ -71,6 +71,16 @@ TEST(Api, nullHandlesAreRefused) {
   StepcCudaConfig cuda = {};
   EXPECT_REFUSED(invalid, "plan is NULL", stepcPlanSetCuda(nullptr, &cuda));
   EXPECT_REFUSED(invalid, "config is NULL", stepcPlanSetCuda(nullptr, nullptr));
+  DLManagedTensor *host = nullptr;
+  int32_t isHost = 0;
+  EXPECT_REFUSED(invalid, "config is NULL",
+                 stepcCudaTakeHost(nullptr, 64, &host));
+  EXPECT_REFUSED(invalid, "outTensor is NULL",
+                 stepcCudaTakeHost(&cuda, 64, nullptr));
+  EXPECT_REFUSED(invalid, "config is NULL",
+                 stepcCudaIsHost(nullptr, &host, &isHost));
+  EXPECT_REFUSED(invalid, "outIsHost is NULL",
+                 stepcCudaIsHost(&cuda, &host, nullptr));
   EXPECT_REFUSED(invalid, "plan is NULL", stepcPlanSetStream(nullptr, nullptr));
   EXPECT_REFUSED(invalid, "plan is NULL", stepcPlanUpload(nullptr));
   EXPECT_REFUSED(invalid, "plan is NULL", stepcStep(nullptr));

@@ -16,10 +16,12 @@ import time
 import torch
 from kit_cases import CASES, PEERS, STORAGES, TIMED
 from shapes import SHAPES, elements
+from stepc.torch import Place
 
 MODELS = ("gpt2", "vit", "bert", "llama7b", "tiny")
 ROUNDS, WARM, TIMED_STEPS = 3, 3, 10
 CEILING_BYTES = 2 << 30  # copied, in each direction
+ON_HOST = "stepc, states in the host's memory"
 
 
 class Clock:
@@ -55,6 +57,29 @@ def measure_ceiling(device: str, size: int = CEILING_BYTES) -> float:
     return 2 * size / best
 
 
+def measure_bus(device: str, size: int = CEILING_BYTES) -> float:
+    """Bytes a second that copies move between page-locked memory and the device, half of them each
+    way at the same time; the best of some."""
+    if device != "cuda":
+        return 0.0
+    host = [torch.empty(size // 8, pin_memory=True) for _ in range(2)]
+    there = [torch.empty(size // 8, device=device) for _ in range(2)]
+    streams = [torch.cuda.Stream() for _ in range(2)]
+
+    def both_ways():
+        current = torch.cuda.current_stream()
+        pairs = (there[0], host[0]), (host[1], there[1])
+        for stream, (target, source) in zip(streams, pairs, strict=True):
+            stream.wait_stream(current)
+            with torch.cuda.stream(stream):
+                target.copy_(source, non_blocking=True)
+        for stream in streams:
+            current.wait_stream(stream)
+
+    clock = Clock(device)
+    return size / min(clock.time(both_ways)[0] for _ in range(10))
+
+
 class Contestant:
     """An optimizer over parameters of its own, whose gradients stay."""
 
@@ -80,6 +105,9 @@ def contestants(name: str, storage: str, model: str) -> dict:
     of many tensors."""
     case, (_, master) = CASES[name], STORAGES[storage]
     found = {"stepc": (lambda p: case.make(p, **case.keywords(storage)), False)}
+    if name == "AdamW":
+        place = Place("host")
+        found[ON_HOST] = (lambda p: case.make(p, place=place, **case.keywords(storage)), False)
     theirs = TIMED[name]
     if theirs is not None and master is None:
         for label, options in PEERS.items():
@@ -167,14 +195,14 @@ def run_all(device: str, models, names, rounds: int = ROUNDS) -> list[dict]:
                 clean(device)
                 try:
                     size = CEILING_BYTES if device == "cuda" else 1 << 24
-                    ceiling = measure_ceiling(device, size)
+                    ceiling, bus = measure_ceiling(device, size), measure_bus(device, size)
                 except Exception as error:  # of the device: the next may do
                     words = f"the copy failed: {type(error).__name__}: {error}"
                     found.append({"optimizer": name, "model": model_name, "storage": storage,
                                   "left_out": words})  # fmt: skip
                     continue
                 found.append(run_case(name, model_name, storage, device, rounds))
-                found[-1]["ceiling"] = ceiling
+                found[-1] |= {"ceiling": ceiling, "bus": bus}
                 print(f"  {describe(found[-1])}", flush=True)
     return found
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from kit_cases import ALL_STORAGES, CASES
+from stepc.torch import Place
 
 SHAPES = [(33, 20), (17,), (5, 7, 9), (), (130, 64), (3,), (1,), (257, 1031), (2, 3, 5, 7)]
 STEPS = 5
@@ -51,14 +52,16 @@ def run(optimizer, params, dtype, device: str, steps: int = STEPS) -> None:
         optimizer.step()
 
 
-def compare(name: str, storage: str, device: str, shifted: bool) -> dict:
-    """One optimizer in one storage. ``wrong`` is "" where all is right."""
+def compare(name: str, storage: str, device: str, shifted: bool, on_host: bool = False) -> dict:
+    """One optimizer in one storage; ``on_host``: with large states in the host's memory.
+    ``wrong`` is "" where all is right."""
     case, (dtype, _) = CASES[name], ALL_STORAGES[storage]
     made = make_values(dtype, 0)
     here = [torch.nn.Parameter(value.clone()) for value in made]
     there = [torch.nn.Parameter(place(value, device, shifted)) for value in made]
     keywords = case.keywords(storage)
-    host, placed = case.make(here, **keywords), case.make(there, **keywords)
+    host = case.make(here, **keywords)
+    placed = case.make(there, place=Place("host") if on_host else None, **keywords)
     run(host, here, dtype, "cpu")
     run(placed, there, dtype, device)
     placed.state_dict()  # notes on the host how many steps were not skipped
@@ -70,7 +73,8 @@ def compare(name: str, storage: str, device: str, shifted: bool) -> dict:
         for key, (ours, expected) in pairs.items():
             if isinstance(expected, torch.Tensor) and (n := bits_differ(ours, expected)):
                 differing[f"{key} of {number}"] = n
-    found = {"optimizer": name, "storage": storage, "shifted": shifted, "wrong": ""}
+    found = {"optimizer": name, "storage": storage, "shifted": shifted, "on_host": on_host,
+             "wrong": ""}  # fmt: skip
     if differing:
         found["wrong"] = f"other bits than the processor's: {differing}"
     elif dtype is torch.float32:
@@ -97,9 +101,10 @@ def run_all(device: str, names: list[str], quick: bool) -> list[dict]:
     found = []
     for name in names:
         for storage in ("f32",) if quick else ALL_STORAGES:
-            for shifted in (False,) if quick else (False, True):
+            ways = [(False, False)] if quick else [(False, False), (True, False), (False, True)]
+            for shifted, on_host in ways:
                 try:
-                    found.append(compare(name, storage, device, shifted))
+                    found.append(compare(name, storage, device, shifted, on_host))
                 except Exception as error:  # of a driver, say: the others are to be run
                     words = f"{type(error).__name__}: {error}"
                     found.append({"optimizer": name, "storage": storage, "wrong": words})

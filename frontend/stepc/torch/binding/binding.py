@@ -32,7 +32,7 @@ from ..tensors.members import (
     trainable_members,
 )
 from ..tensors.partitions import check_partitions
-from ..tensors.stored import StoredState
+from ..tensors.stored import StoredState, StoredStates
 from . import memory as _states
 from .codes import drop_scales
 from .exclusive_writes import WatchedParameters
@@ -110,8 +110,8 @@ class Binding(InParts):
         self.as_they_land = self.in_parts and not self.rounds
         self.plan = _runtime.Plan(package, huge_pages=_states.wants_huge_pages())
         self._place = _devices.Place(self.plan, device)
-        if stored is not None:
-            self.plan.set_store(stored.store)
+        if stored is not None and isinstance(stored.home, StoredStates):
+            self.plan.set_store(stored.home.store)
         if self._mesh is not None:
             self._mesh.enter(self.plan)
         if optimizer._buckets is not None:

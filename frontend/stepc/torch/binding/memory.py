@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
-from ..._store import SMALL, Store
-from ..tensors.stored import StoredState
+from ..._store import SMALL
+from ..tensors.host_memory import HostMemory
+from ..tensors.stored import StoredState, StoredStates
 
 _ALIGNMENT = 64  # bytes, of each tensor in a block
 
@@ -35,7 +36,7 @@ class Request:
     source: torch.Tensor | None = None
     shape: tuple[int, ...] | None = None
     joint: int | None = None
-    store: Store | None = None  # in which it lies, or None: in memory
+    home: StoredStates | HostMemory | None = None  # where it lies, or None: where param does
     is_small: bool = False
 
     def __post_init__(self):
@@ -55,8 +56,8 @@ class Request:
         return self.shape, tuple(strides)[::-1] if self.shape else ()
 
     def make(self) -> torch.Tensor:
-        """A tensor of its own, not filled; in a store of zeros."""
-        device = self.param.device if self.store is None else "meta"
+        """A tensor of its own, not filled; in a file of zeros."""
+        device = self.param.device if self.home is None else "meta"
         if self.shape is not None:
             made = torch.empty(self.shape, dtype=self.dtype, device=device)
         else:
@@ -67,17 +68,17 @@ class Request:
                 requires_grad=False,
                 memory_format=torch.preserve_format,
             )
-        return made if self.store is None else StoredState.make(self.store, made)
+        return made if self.home is None else self.home.make(made)
 
     def fill(self, tensor: torch.Tensor) -> None:
         """Gives what was made its values."""
         if self.source is not None:
-            write = tensor.copy_ if self.store is None else tensor.write
+            write = tensor.write if isinstance(tensor, StoredState) else tensor.copy_
             write(self.source)
-        elif self.store is not None:
+        elif isinstance(tensor, StoredState):
             if self.init or math.copysign(1.0, self.init) < 0:
                 tensor.fill_(self.init)
-        elif not self.is_small:
+        elif self.home is not None or not self.is_small:
             tensor.fill_(self.init)
 
 
@@ -88,7 +89,7 @@ def allocate(requests: list[Request]) -> list[torch.Tensor]:
     blocks = defaultdict(list)
     joints = defaultdict(list)
     for i, request in enumerate(requests):
-        if request.store is not None:
+        if request.home is not None:
             tensors[i] = request.make()
         elif request.joint is not None:
             joints[request.joint, request.name].append(i)

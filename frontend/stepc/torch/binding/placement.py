@@ -13,8 +13,9 @@ import torch
 
 from ..._describe import SCALE, State, is_scale
 from ..._store import SMALL, WINDOW_BYTES, WINDOWS, Store
+from ..tensors.host_memory import HostMemory
 from ..tensors.members import Member, ObstacleError
-from ..tensors.stored import StoredState
+from ..tensors.stored import StoredStates
 
 _PLACES = ("disk", "host")
 
@@ -88,10 +89,10 @@ class StoreReport(NamedTuple):
 
 
 class Stored:
-    """Which states of a plan's tensors lie in the store of the optimizer."""
+    """Which states of a plan's tensors lie elsewhere than their parameters, and where."""
 
-    def __init__(self, store: Store, place: Place, groups: list[dict]):
-        self.store = store
+    def __init__(self, home: StoredStates | HostMemory, place: Place, groups: list[dict]):
+        self.home = home
         sizes = [param.numel() for group in groups for param in group["params"]]
         self._before, total = [], 0
         for size in sizes:
@@ -113,9 +114,6 @@ class Stored:
         size = member.own.numel() if state.is_full else math.prod(state.part)
         return size > SMALL
 
-    def is_there(self, tensor: torch.Tensor) -> bool:
-        return isinstance(tensor, StoredState) and tensor.piece.store is self.store
-
 
 class Placement:
     """Mix-in of :class:`CompiledStep`."""
@@ -129,18 +127,20 @@ class Placement:
         self._placed = place
 
     def _stored(self, groups: list[dict], device: torch.device) -> Stored | None:
-        """What of a plan's tensors is in a file; ObstacleError where that cannot be."""
+        """Which states of a plan's tensors lie elsewhere; ObstacleError where they cannot."""
         place = self._placed
-        if place is None:
+        if place is None or place.fraction == 0:
             return None
+        if not place.on_disk:
+            if device.type == "cpu":
+                return None
+            return Stored(HostMemory(device), place, groups)
         if device.type != "cpu":
             raise ObstacleError(
                 f"place=Place(states={place.states!r}) is for parameters in the processor's "
                 f"memory, and these are on '{device}'",
                 False,
             )
-        if not place.on_disk:
-            return None
         if self._store is None:
             self._store = Store(
                 os.fspath(place.path),
@@ -149,7 +149,7 @@ class Placement:
                 place.threads,
                 not place.direct,
             )
-        return Stored(self._store, place, groups)
+        return Stored(StoredStates(self._store), place, groups)
 
     def stored(self) -> StoreReport | None:
         """Of the file that states lie in; None where none does, as before the first step."""
@@ -165,6 +165,12 @@ class Placement:
             info.numWindows,
             bool(info.direct),
         )
+
+    @property
+    def _is_on_host(self) -> bool:
+        """Whether states of parameters on devices lie in the host's memory."""
+        place = self._placed
+        return place is not None and not place.on_disk and place.fraction > 0
 
     @property
     def _copies_in(self) -> str | None:

@@ -169,7 +169,7 @@ class Preparation:
             if given is not None:
                 shown, given = given, self._as_bound(given, member, name, shape)
                 if stored is not None:
-                    usable = stored.is_there(given) and given.dtype is dtype
+                    usable = stored.home.has(given) and given.dtype is dtype
                 else:
                     usable = _is_usable(shown, member, dtype, shape)
                 if usable:
@@ -178,9 +178,9 @@ class Preparation:
                 given = in_memory(given)
             elif name in self._of_params and shape is None:
                 given = member.own.detach()
-            store = None if stored is None else stored.store
+            home = None if stored is None else stored.home
             request = _states.Request(
-                member.own, name, dtype, one.init, given, shape, member.joint, store
+                member.own, name, dtype, one.init, given, shape, member.joint, home
             )
             missing.append((slot, request))
         return missing

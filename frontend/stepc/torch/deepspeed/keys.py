@@ -201,7 +201,10 @@ _DEVICE = one_of("none", "cpu", "nvme")
 _PATH = optional(TEXT)
 _OFFLOAD = {
     "zero_optimization.offload_optimizer.device": Key(
-        "none", _DEVICE, ACTED, "nvme: place=Place('disk'); Adam is DeepSpeedCPUAdam's"
+        "none",
+        _DEVICE,
+        ACTED,
+        "cpu: Place('host'), nvme: Place('disk'); Adam is DeepSpeedCPUAdam's",
     ),
     "zero_optimization.offload_optimizer.nvme_path": Key(None, _PATH, ACTED, "Place(path=)"),
     "zero_optimization.offload_optimizer.buffer_count": Key(4, _SIZE, ACTED, "Place(buffers=)"),

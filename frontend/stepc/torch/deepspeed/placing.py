@@ -64,12 +64,15 @@ def place_of(said: Said, params: Iterable[torch.Tensor]) -> dict:
     given = placement(said)
     if not given:
         return {}
-    if not devices <= {"cpu"}:
+    if devices <= {"cpu"}:
+        return {"place": Place(**given)} if given["states"] == "disk" else {}
+    if given["states"] == "disk":
         raise ValueError(
-            f"'{_OPTIMIZER}.device' is {said[f'{_OPTIMIZER}.device']!r}, and parameters lie on "
-            f"{' and '.join(sorted(devices))}: states of those stay beside them"
+            f"'{_OPTIMIZER}.device' is 'nvme', and parameters lie on "
+            f"{' and '.join(sorted(devices))}: expected 'cpu', as states of those go no further "
+            "than to the host's memory"
         )
-    return {"place": Place(**given)} if given["states"] == "disk" else {}
+    return {"place": Place(**given)}
 
 
 def _check_params(said: Said, devices: set[str]) -> None:

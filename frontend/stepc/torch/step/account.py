@@ -12,6 +12,7 @@ import torch
 
 from ... import schedule
 from ..._units import size
+from ..tensors.host_memory import is_on_host
 from ..tensors.stored import StoredState
 
 
@@ -113,6 +114,8 @@ def _states(optimizer) -> dict[str, int]:
             if isinstance(value, torch.Tensor):
                 if isinstance(value, StoredState):
                     found[f"{name}, on disk"] += value.size_in_bytes
+                elif optimizer._is_on_host and is_on_host(value):
+                    found[f"{name}, in host memory"] += _bytes([value], seen)
                 else:
                     found[name] += _bytes([value], seen)
     return dict(found)

@@ -169,7 +169,7 @@ class Saving:
         state = defaultdict(dict)
         codes = self._codes_kept(state_dict)
         forgotten = self._forgotten_states() | self._unknown_states(state_dict["state"])
-        how = self._copies_in, self._copies_loaded
+        how = self._copies_in, self._copies_loaded, self._is_on_host
         for key, value in state_dict["state"].items():
             if key in params and isinstance(value, dict):
                 param = params[key]
@@ -223,12 +223,22 @@ class Saving:
         return torch.tensor(float(item), dtype=torch.float64, device="cpu")
 
 
-def adopted(param: torch.Tensor, name: str, value, folder: str | None = None, copy: bool = True):
+def adopted(
+    param: torch.Tensor,
+    name: str,
+    value,
+    folder: str | None = None,
+    copy: bool = True,
+    on_host: bool = False,
+):
     """A saved value for this parameter, copied where it is to be. The declared dtype of a state is
     f64 beside an f64 parameter and f32 beside others; the binding casts what
-    deviates. ``folder``: of files that large copies are, for states that are to lie on disk."""
+    deviates. ``folder``: of files that large copies are, for states that are to lie on disk.
+    ``on_host``: copies stay in the processor's memory until they are bound, and moved to where
+    states lie: those of all parameters need not fit the device's."""
     if isinstance(value, dict):
-        return {key: adopted(param, key, item, folder, copy) for key, item in value.items()}
+        how = folder, copy, on_host
+        return {key: adopted(param, key, item, *how) for key, item in value.items()}
     if name == "step" and not isinstance(value, torch.Tensor):
         return torch.tensor(float(value), dtype=torch.float32, device="cpu")
     if not isinstance(value, torch.Tensor):
@@ -241,7 +251,7 @@ def adopted(param: torch.Tensor, name: str, value, folder: str | None = None, co
         wide = torch.promote_types(param.dtype, torch.float32)
     if folder is not None and type(value) is torch.Tensor and param.device.type == "cpu":
         return copied(value, wide, folder)
-    return value.to(dtype=wide, device=param.device, copy=copy)
+    return value.to(dtype=wide, device="cpu" if on_host else param.device, copy=copy)
 
 
 # --- Scalars ------------------------------------------------------------------

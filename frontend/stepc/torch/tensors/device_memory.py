@@ -40,6 +40,11 @@ _allocate.argtypes, _allocate.restype = [ctypes.c_size_t], ctypes.c_void_p
 _free = ctypes.cast(ctypes.pythonapi.PyMem_RawFree, ctypes.c_void_p).value
 
 
+def adopted(managed: int) -> torch.Tensor:
+    """The tensor that a ``DLManagedTensor`` at an address describes, which it has from now on."""
+    return torch.from_dlpack(_new_capsule(managed, _NAME, None))
+
+
 def tensor_at(address: int, count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """A tensor of ``count`` elements from the address on, in memory of the device that is
     somebody else's, for as long as that has it. f64, int64 and uint8 alone."""
@@ -54,7 +59,7 @@ def tensor_at(address: int, count: int, dtype: torch.dtype, device: torch.device
         ctypes.cast(place + _Managed.shape.offset, ctypes.POINTER(ctypes.c_int64)), None, 0,
     )  # fmt: skip
     managed.context, managed.deleter = None, _free
-    return torch.from_dlpack(_new_capsule(place, _NAME, None))
+    return adopted(place)
 
 
 def bytes_at(address: int | None, count: int, device: torch.device) -> torch.Tensor:

@@ -107,11 +107,6 @@ class StoredState(torch.Tensor):
             return function(*args, **(kwargs or {}))
 
     @staticmethod
-    def make(store: Store, like: torch.Tensor) -> StoredState:
-        """One of zeros, which looks as ``like``, a dense tensor of device "meta"."""
-        return StoredState._of(like, store.take(like.numel() * like.itemsize))
-
-    @staticmethod
     def _of(like: torch.Tensor, piece: Piece) -> StoredState:
         made = torch.Tensor._make_subclass(StoredState, like)
         made.piece = piece
@@ -193,6 +188,20 @@ class StoredState(torch.Tensor):
 
     def __reduce_ex__(self, protocol):
         return self.read().__reduce_ex__(protocol)
+
+
+class StoredStates:
+    """A file in which states lie."""
+
+    def __init__(self, store: Store):
+        self.store = store
+
+    def make(self, like: torch.Tensor) -> StoredState:
+        """One of zeros, which looks as ``like``, a dense tensor of device "meta"."""
+        return StoredState._of(like, self.store.take(like.numel() * like.itemsize))
+
+    def has(self, tensor: torch.Tensor) -> bool:
+        return isinstance(tensor, StoredState) and tensor.piece.store is self.store
 
 
 def in_memory(value, directory: str | None = None):
