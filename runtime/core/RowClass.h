@@ -56,6 +56,7 @@ public:
   /// From now on rows are worked on all at once: each has a workspace of its
   /// own, and a chunk has one tile. Before the first row is added.
   void setTogether() { together = true; }
+  bool isTogether() const { return together; }
 
   RowSize getSize(const TileShape &shape) const;
 
@@ -101,6 +102,7 @@ public:
   }
   /// The words of the operands; the workspace's follow.
   int64_t getOperandsWord() const { return operandsWord; }
+  int64_t getRowWords() const { return rowWords; }
   /// The words before the layout's.
   int64_t getFixedWords() const { return fixedWords; }
   int64_t getNumChunks() const { return numChunks; }
