@@ -67,11 +67,12 @@ void Binder::readFormats(int64_t i, NewTensor &tensor) const {
            state.name.c_str(),
            state.reach == Reach::Single ? "one element"
                                         : getName(state.storage));
-    if (model.place.device_type != kDLCPU)
-      fail(STEPC_DEVICE_MISMATCH,
-           "tensor %s: state '%s' is kept as codes, and the plan runs on %s: "
-           "that is for the cpu",
-           name, state.name.c_str(), plan.engine->getName().c_str());
+    if (!plan.engine->hasCodes())
+      fail(STEPC_UNSUPPORTED_TARGET,
+           "tensor %s: state '%s' is kept as codes, for which package '%s' has "
+           "no kernels on %s; compile it anew",
+           name, state.name.c_str(), model.package->getName().c_str(),
+           plan.engine->getName().c_str());
     if (!variant.carried.empty())
       fail(STEPC_INVALID_ARGUMENT,
            "tensor %s: state '%s' is kept as codes, and the package keeps "
@@ -156,10 +157,13 @@ void Binder::setCodes(int64_t i, NewTensor &tensor) const {
     else
       cut.setBox({view.extents, view.extents + view.rank},
                  isPart ? tensor.layout.start : std::vector<int64_t>(), codes);
-    if (binding.states)
-      codes.scales =
-          requireScales(*binding.scales[k], codes, model.place,
-                        {tensor.name, Role::State, state.name, true});
+    if (!binding.states)
+      continue;
+    OperandName scales{tensor.name, Role::State, state.name, true};
+    codes.scales =
+        requireScales(*binding.scales[k], codes, model.place, scales);
+    if (codes.scales)
+      plan.engine->requireMemory(codes.scales, scales);
   }
   requireOrder(bound, variant, bound.getStrides(variant.param),
                {tensor.name, Role::Param, {}});
@@ -191,6 +195,10 @@ void Binder::setCodedSize(NewTensor &tensor) const {
   if (inChunks) {
     for (const StateCodes &codes : tensor.codes)
       bound.size.unitsPerChunk = codes.getChunk(bound.size.unitsPerChunk);
+  }
+  if (rows.isTogether())
+    return;
+  if (inChunks) {
     bound.size.workspace +=
         int64_t(roundUpToLine(rows.getRowBytes(bound.getMaxRank())));
   }
@@ -200,6 +208,29 @@ void Binder::setCodedSize(NewTensor &tensor) const {
       bound.size.workspace += StateCodes::getScratchBytes(
           inChunks && !rows.isWhole() ? std::min(codes.elements, window)
                                       : codes.elements);
+}
+
+/// What the f32 of states takes that are not kept, where rows are worked on
+/// together: in chunks of elements, or the whole tensor.
+void Binder::addCodedNeed(const NewTensor &tensor) {
+  const RowClass &rows = model.classes[tensor.bound.rowClass];
+  if (!rows.isTogether())
+    return;
+  const RowSize &size = tensor.bound.size;
+  bool inChunks = getVariant(tensor).space == Space::Elements;
+  int64_t largest = 0, total = 0;
+  for (const StateCodes &codes : tensor.codes) {
+    ++need.codedStates;
+    if (codes.kept)
+      continue;
+    int64_t chunk = inChunks ? std::min(size.unitsPerChunk, codes.elements)
+                             : codes.elements;
+    int64_t bytes = StateCodes::getScratchBytes(chunk);
+    largest += bytes;
+    total += inChunks ? bytes * size.countChunks() : bytes;
+  }
+  need.codedLargest = std::max(need.codedLargest, largest);
+  need.codedTotal += total;
 }
 
 /// The bytes of a tensor's codes and scales, and of what is kept as f32 in a
@@ -238,7 +269,8 @@ void Binder::allocateCodes() {
       next += roundUpToLine(size_t(codes.elements));
       codes.scales = next;
       next += roundUpToLine(size_t(codes.numScales) * sizeof(float));
-      codes.fill(
+      plan.engine->fillCodes(
+          codes,
           getVariant(tensor).operands[size_t(codes.operand)].initialValue);
     }
     if (codes.kept) {

@@ -89,6 +89,7 @@ void Binder::allocateWorkspace() {
     if (tensor.bound.elsewhere)
       continue;
     need.piece = std::max(need.piece, tensor.pieceBytes);
+    addCodedNeed(tensor);
     const RowSize &rows = tensor.bound.size;
     if (model.classes[tensor.bound.rowClass].isLarge(rows)) {
       need.shared = std::max(need.shared, rows.workspace);

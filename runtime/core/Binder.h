@@ -69,6 +69,7 @@ private:
                                        size_t operand) const;
   void setCodes(int64_t i, NewTensor &tensor) const;
   void setCodedSize(NewTensor &tensor) const;
+  void addCodedNeed(const NewTensor &tensor);
   static size_t getCodedBytes(const StateCodes &codes, bool own);
   void allocateCodes();
   void addCodes(NewTensor &tensor) noexcept;

@@ -17,6 +17,10 @@ Engine::~Engine() = default;
 
 void Engine::setMesh(Mesh &&mesh) { model.exchange.setMesh(std::move(mesh)); }
 
+void Engine::fillCodes(const StateCodes &codes, double value) {
+  codes.fill(value);
+}
+
 bool Engine::hasMemory(uintptr_t) const noexcept { return true; }
 
 void Engine::requireMemory(uintptr_t, const OperandName &) const {}

@@ -39,6 +39,11 @@ struct WorkspaceNeed {
   int64_t shared = 0;
   /// The largest piece of a tensor with states in a store; 0: there is none.
   int64_t piece = 0;
+  /// Where rows are worked on together, the f32 of states that are codes: of
+  /// what is worked on at once the largest, and of all; and how many there are.
+  int64_t codedLargest = 0;
+  int64_t codedTotal = 0;
+  int64_t codedStates = 0;
 };
 
 /// Who is told of what the caller's own thread runs.
@@ -89,6 +94,10 @@ public:
   /// Sets the elements of a state to its initial value.
   virtual void fill(uintptr_t address, int64_t elements,
                     const Operand &state) = 0;
+  /// Whether it has code for states that are codes.
+  virtual bool hasCodes() const { return true; }
+  /// Makes all of a state what encodes a number.
+  virtual void fillCodes(const StateCodes &codes, double value);
   /// Whether the address is in memory that steps can use.
   virtual bool hasMemory(uintptr_t address) const noexcept;
   /// Refuses one that is not.

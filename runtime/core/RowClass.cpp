@@ -217,10 +217,13 @@ void RowClass::listWhole(int64_t row, const RowSize &size) noexcept {
   batches.back().endRow = index + 1;
 }
 
-/// Buffers that are not live lie side by side from `offset` on.
+/// Buffers that are not live lie side by side from `offset` on. An engine that
+/// works on rows together has memory of its own for what is decoded.
 void RowClass::placeWorkspace(int64_t row, int64_t offset) noexcept {
   if (tiles)
     offset = placeBuffers(row, offset);
+  if (together)
+    return;
   RowCodes own = getCodes(row);
   for (int32_t c = own.first; c < own.first + own.count; ++c) {
     StateCodes &state = (*codes)[size_t(c)];

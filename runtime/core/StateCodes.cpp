@@ -85,11 +85,15 @@ int64_t StateCodes::getScratchBytes(int64_t elements) {
   return (elements * int64_t(sizeof(float)) + kLine - 1) / kLine * kLine;
 }
 
-void StateCodes::fill(double value) const {
+void StateCodes::encodeNumber(double value, uint8_t &code, float &scale) {
   float number = float(value);
+  encodeRoot4({1, 0}, 0, 1, &number, &code, &scale);
+}
+
+void StateCodes::fill(double value) const {
   uint8_t code = 0;
   float scale = 0.0F;
-  encodeRoot4({1, 0}, 0, 1, &number, &code, &scale);
+  encodeNumber(value, code, scale);
   std::fill_n(reinterpret_cast<uint8_t *>(codes), elements, code);
   std::fill_n(reinterpret_cast<float *>(scales), numScales, scale);
 }

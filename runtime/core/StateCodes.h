@@ -68,6 +68,8 @@ struct StateCodes {
   View getScalesView() const;
   /// The bytes of so many elements.
   static int64_t getScratchBytes(int64_t elements);
+  /// The code and the scale that encode a number, of which a whole block is.
+  static void encodeNumber(double value, uint8_t &code, float &scale);
   /// Makes all of them what encodes a number.
   void fill(double value) const;
   /// Makes f32 of elements [begin, end), and codes.

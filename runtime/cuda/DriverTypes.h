@@ -50,6 +50,7 @@ using CUstreamCaptureStatus = int;
   X(CUDA_ERROR_NO_DEVICE, 100)                                                 \
   X(CUDA_ERROR_INVALID_CONTEXT, 201)                                           \
   X(CUDA_ERROR_ECC_UNCORRECTABLE, 214)                                         \
+  X(CUDA_ERROR_NOT_FOUND, 500)                                                 \
   X(CUDA_ERROR_NOT_READY, 600)                                                 \
   X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)                                           \
   X(CUDA_ERROR_LAUNCH_TIMEOUT, 702)                                            \

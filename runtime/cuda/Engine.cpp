@@ -106,6 +106,20 @@ void cuda::Engine::fill(uintptr_t address, int64_t elements,
   executor.write(address, values.data(), values.size());
 }
 
+/// Of memory that is zeros.
+void cuda::Engine::fillCodes(const StateCodes &codes, double value) {
+  uint8_t code = 0;
+  float scale = 0.0F;
+  StateCodes::encodeNumber(value, code, scale);
+  if (scale == 0.0F || codes.elements == 0)
+    return;
+  std::vector<uint8_t> allCodes(size_t(codes.elements), code);
+  std::vector<float> allScales(size_t(codes.numScales), scale);
+  executor.write(codes.codes, allCodes.data(), allCodes.size());
+  executor.write(codes.scales, allScales.data(),
+                 allScales.size() * sizeof(float));
+}
+
 bool cuda::Engine::hasMemory(uintptr_t address) const noexcept {
   return executor.hasMemory(address);
 }
@@ -152,15 +166,41 @@ void cuda::Engine::reserveTensors(size_t numTensors) {
   reserveAtLeast(listedCohorts, numTensors);
 }
 
+/// Where states are codes each window may have a piece of a row more.
 void cuda::Engine::reserveRows(size_t rowClass) {
   const RowClass &rows = model.classes[rowClass];
-  executor.reserveRows(rowClass, rows.getTableCapacity(),
-                       rows.getChunkCapacity(), rows.getFinishCapacity());
+  int64_t numWindows = countCodesWindows(need, model.classes.size());
+  executor.reserveRows(
+      rowClass, rows.getTableCapacity() + numWindows * rows.getRowWords(),
+      rows.getChunkCapacity(), rows.getFinishCapacity());
+  if (numWindows)
+    coded[rowClass].reserve(rows, numWindows,
+                            model.getManifest().getNumSegments());
 }
 
-/// All rows are worked on at once.
-void cuda::Engine::reserveWorkspace(const WorkspaceNeed &need) {
-  executor.reserveWorkspace(size_t(need.total));
+/// All rows are worked on at once, but where states are codes.
+void cuda::Engine::reserveWorkspace(const WorkspaceNeed &own) {
+  executor.reserveWorkspace(size_t(own.total));
+  need = own;
+  if (need.codedStates)
+    reserveCodes();
+}
+
+void cuda::Engine::reserveCodes() {
+  coded.resize(model.classes.size());
+  const Manifest &manifest = model.getManifest();
+  size_t mostStates = 0, mostEntries = 0;
+  for (const Variant &variant : manifest.variants) {
+    mostStates = std::max(mostStates, variant.states.size());
+    mostEntries = std::max(mostEntries, variant.schedule.size());
+  }
+  auto numWindows = size_t(countCodesWindows(need, model.classes.size()));
+  auto passes = 2 * size_t(manifest.getNumSegments());
+  size_t words = passes * (size_t(need.codedStates) + numWindows * mostStates) *
+                 STEPC_CODES_ENTRY_WORDS;
+  executor.reserveCodes(size_t(getCodesBytes(need)), words,
+                        numWindows * (passes + mostEntries));
+  reserveAtLeast(step.codes, words);
 }
 
 /// What graphs may still name is kept when it goes.

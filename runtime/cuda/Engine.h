@@ -45,6 +45,8 @@ public:
   void setMesh(Mesh &&mesh) override;
   Memory allocate(size_t bytes, const std::string &what) override;
   void fill(uintptr_t address, int64_t elements, const Operand &state) override;
+  bool hasCodes() const override { return executor.hasCodes(); }
+  void fillCodes(const StateCodes &codes, double value) override;
   bool hasMemory(uintptr_t address) const noexcept override;
   void requireMemory(uintptr_t address, const OperandName &name) const override;
   void reserveGroups(size_t numGroups, const Group &like) override;
@@ -94,6 +96,7 @@ public:
 private:
   void requireNoCapture(const char *call);
   void reserveRounds(size_t numTensors, size_t numGroups);
+  void reserveCodes();
   size_t countCarriedWords(size_t numTensors) const;
   bool listsAreStored() const;
   void leaveToDevice();
@@ -103,6 +106,7 @@ private:
   // EngineLists.cpp
   void list(bool activeOnly);
   void listRows();
+  void listCodes(ListedRows &rows);
   void listScalars(bool activeOnly);
   void listFollowed(bool activeOnly);
   void listGroups();
@@ -126,6 +130,9 @@ private:
   /// Asking the device waits for it, and changes nothing that a caller knows.
   mutable Executor executor;
   DeviceStep step;
+  /// One for each class, where some state is codes, and what they need.
+  std::vector<CodedWindows> coded;
+  WorkspaceNeed need;
   /// The cohort of each entry of the list of scalars; -1 - id for a tensor that
   /// another rank steps, whose steps the device counts.
   std::vector<int32_t> listedCohorts;

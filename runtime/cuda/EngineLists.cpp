@@ -21,14 +21,35 @@ using namespace stepc::cuda;
 /// The classes that have rows.
 void cuda::Engine::listRows() {
   step.rows.clear();
+  if (step.chunksChanged)
+    step.codes.clear();
   for (size_t c = 0; c < model.classes.size(); ++c) {
     if (!model.classes[c].hasList())
       continue;
     ListedRows rows = {};
     static_cast<RowList &>(rows) = model.classes[c].getList();
     rows.rowClass = c;
+    if (model.classes[c].hasCodes())
+      listCodes(rows);
     step.rows.push_back(rows);
   }
+}
+
+/// Cuts the list of a class into windows, where it is another one than before,
+/// and has entries find what is f32.
+void cuda::Engine::listCodes(ListedRows &rows) {
+  CodedWindows &own = coded[rows.rowClass];
+  size_t variant = rows.rowClass / 2;
+  uintptr_t scratch = executor.getCodesScratch();
+  const Manifest &manifest = model.getManifest();
+  if (step.chunksChanged) {
+    own.cut(rows, manifest.variants[variant].space == Space::Elements);
+    for (int64_t s = 0; s < manifest.getNumSegments(); ++s)
+      own.addSegment(rows, model.getSegment(variant, s), scratch, step.codes);
+  }
+  own.place(rows, model.classes[rows.rowClass].getOperandsWord(), scratch);
+  static_cast<RowList &>(rows) = own.getList(rows);
+  rows.coded = &own;
 }
 
 /// The bits of the hyper-parameters, and the options, a group after the other.

@@ -47,6 +47,7 @@ Executor::Executor(std::shared_ptr<const Package> ownPackage,
     }
   }
   launches.reserve(most);
+  numOwnLaunches = most;
   listedClasses.reserve(tables.size());
   state = std::make_unique<DeviceBlock>(
       allocate(STEPC_STATE_WORDS * sizeof(int64_t), "the state of steps"));
@@ -124,6 +125,13 @@ void Executor::reserveRows(size_t rowClass, int64_t tableWords,
 void Executor::reserveWorkspace(size_t bytes) {
   ContextScope scope(*device);
   reserve(workspace, bytes, "the workspace");
+}
+
+void Executor::reserveCodes(size_t bytes, size_t words, size_t numLaunches) {
+  ContextScope scope(*device);
+  reserve(codesScratch, bytes, "what codes stand for");
+  reserve(codes, words);
+  launches.reserve(numOwnLaunches + numLaunches);
 }
 
 void Executor::reserveCohorts(size_t cohorts, size_t slots) {
@@ -229,6 +237,7 @@ void Executor::storeLists(const DeviceStep &step) {
   const std::vector<int64_t> &words = roundList.getWords();
   roundWords.update(launcher, words.data(), words.size());
   carried.update(launcher, step.carried.data(), step.carried.size());
+  codes.update(launcher, step.codes.data(), step.codes.size());
 }
 
 /// Makes what is carried unknown to the next step, and to graphs from now on.
@@ -275,7 +284,8 @@ bool Executor::movesLists(const DeviceStep &step) const {
   }
   const std::vector<int64_t> &words = roundList.getWords();
   return !roundWords.hasJust(words.data(), words.size()) ||
-         !carried.hasJust(step.carried.data(), step.carried.size());
+         !carried.hasJust(step.carried.data(), step.carried.size()) ||
+         !codes.hasJust(step.codes.data(), step.codes.size());
 }
 
 /// The list of rounds, anew where other tensors take part.
@@ -355,9 +365,10 @@ void Executor::readState(int64_t *words) {
 
 int64_t Executor::getBytes() const {
   size_t bytes = groups.getBytes() + scalars.getBytes() + values.getBytes() +
-                 roundWords.getBytes() + carried.getBytes() + pieces.getBytes();
+                 roundWords.getBytes() + carried.getBytes() +
+                 pieces.getBytes() + codes.getBytes();
   for (const std::unique_ptr<DeviceBlock> *block :
-       {&scalarRows, &workspace, &scratch, &crossing, &state})
+       {&scalarRows, &workspace, &codesScratch, &scratch, &crossing, &state})
     bytes += *block ? (*block)->getSize() : 0;
   for (const std::unique_ptr<DeviceBlock> &block : retired)
     bytes += block->getSize();

@@ -29,6 +29,7 @@
 #include "core/Pieces.h"
 #include "core/RowList.h"
 #include "core/TensorView.h"
+#include "cuda/CodedWindows.h"
 #include "cuda/Launcher.h"
 #include "cuda/RoundList.h"
 
@@ -46,6 +47,8 @@ namespace stepc::cuda {
 /// The rows of a class that a step takes.
 struct ListedRows : RowList {
   size_t rowClass;
+  /// Those whose states are codes, window by window; null: none are.
+  const CodedWindows *coded;
 };
 
 /// Entries [begin, end) of the list of scalars are of one variant.
@@ -71,6 +74,8 @@ struct DeviceStep {
   /// Carried scalars of all tensors, entry by entry, and whether they are to be
   /// unknown.
   std::vector<int64_t> carried;
+  /// What is decoded and encoded, entry by entry.
+  std::vector<int64_t> codes;
   bool forgets = false;
   /// Whether other ranks may wait for the rounds of this one, which lists
   /// nothing.
@@ -103,6 +108,13 @@ public:
   void reserveRows(size_t rowClass, int64_t tableWords, int64_t numChunks,
                    int64_t numFinishes);
   void reserveWorkspace(size_t bytes);
+  /// For states that are codes: scratch memory, entries of so many words, and
+  /// so many launches besides.
+  void reserveCodes(size_t bytes, size_t words, size_t numLaunches);
+  bool hasCodes() const { return launcher.getModule().getDecode().function; }
+  uintptr_t getCodesScratch() const {
+    return codesScratch ? uintptr_t(codesScratch->getAddress()) : 0;
+  }
   void reserveCohorts(size_t cohorts, size_t slots);
   void reserveGroups(size_t words);
   void reserveCarried(size_t words);
@@ -191,6 +203,9 @@ private:
   void addScalars(const DeviceStep &step, int64_t segment);
   void addKernels(const DeviceStep &step, int64_t segment);
   void addRows(const ListedRows &rows, int64_t segment);
+  void addWindow(const ListedRows &rows, const RowWindow &window,
+                 int64_t segment);
+  void addCodes(const ListedRows &rows, const CodesPass &pass, bool encodes);
   void addRound(int64_t round);
   void addPart(const RoundPart &part);
   void addList(const Kernel &kernel, int64_t blocks, int64_t list,
@@ -217,6 +232,9 @@ private:
   std::vector<Mirror> finishes;
   /// One for all launches: those of a class are done before the next one's.
   std::unique_ptr<DeviceBlock> workspace;
+  /// And for the f32 of states that are codes.
+  std::unique_ptr<DeviceBlock> codesScratch;
+  Mirror codes{"the list of codes"};
   std::unique_ptr<DeviceBlock> scalarRows;
   size_t scalarSlots = 0;
   RoundList roundList;
@@ -233,6 +251,8 @@ private:
   /// STEPC_STATE_WORDS words.
   std::unique_ptr<DeviceBlock> state;
   std::vector<Launch> launches;
+  /// How many a step has at most that decodes and encodes nothing.
+  size_t numOwnLaunches = 0;
   /// Whether launches look at whether the step is skipped.
   bool gated = false;
   bool &broken;

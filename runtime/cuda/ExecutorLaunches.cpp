@@ -58,9 +58,25 @@ void Executor::addScalars(const DeviceStep &step, int64_t segment) {
   }
 }
 
-/// The schedule of a class: a block for each chunk, several in the tiles space,
-/// or one for each row where it is a finish.
+/// A segment of a class: all of the lists at once, or where states are codes
+/// window by window, with what is decoded before and encoded behind.
 void Executor::addRows(const ListedRows &rows, int64_t segment) {
+  if (!rows.coded || !rows.coded->any(segment)) {
+    addWindow(rows, {0, 0, 0, rows.numChunks, 0, rows.numFinishes}, segment);
+    return;
+  }
+  const std::vector<RowWindow> &windows = rows.coded->getWindows();
+  for (size_t k = 0; k < windows.size(); ++k) {
+    addCodes(rows, rows.coded->getPass(segment, k, false), false);
+    addWindow(rows, windows[k], segment);
+    addCodes(rows, rows.coded->getPass(segment, k, true), true);
+  }
+}
+
+/// The entries of a segment over a part of the lists: a block for each chunk,
+/// several in the tiles space, or one for each row where it is a finish.
+void Executor::addWindow(const ListedRows &rows, const RowWindow &window,
+                         int64_t segment) {
   size_t variant = rows.rowClass / 2;
   size_t kind = STEPC_FAULT("device-strided-as-dense") ? 0 : rows.rowClass % 2;
   const Variant &own = package->getManifest().variants[variant];
@@ -70,20 +86,38 @@ void Executor::addRows(const ListedRows &rows, int64_t segment) {
       launcher.getModule().getKernels(variant).entries[kind];
   for (size_t e = 0; e < schedule.size(); ++e) {
     bool finish = schedule[e].kind == EntryKind::Finish;
-    int64_t size = finish ? rows.numFinishes : rows.numChunks;
-    if (schedule[e].segment != segment || !schedule[e].isCalled() || size == 0)
+    int64_t begin = finish ? window.beginFinish : window.beginChunk;
+    int64_t end = finish ? window.endFinish : window.endChunk;
+    if (schedule[e].segment != segment || !schedule[e].isCalled() ||
+        begin == end)
       continue;
     const Mirror &list = (finish ? finishes : chunks)[rows.rowClass];
-    int64_t end = size - STEPC_FAULT("device-last-entry-missing");
+    int64_t size = end - begin;
+    end -= STEPC_FAULT("device-last-entry-missing");
     launches.push_back({&kernels[e],
                         finish ? size : size * parts,
                         int64_t(rows.rowClass),
                         7,
                         {int64_t(tables[rows.rowClass].getAddress()),
                          rows.call.rowWords, int64_t(list.getAddress()),
-                         workspace ? int64_t(workspace->getAddress()) : 0, 0,
-                         end, getSkip()}});
+                         workspace ? int64_t(workspace->getAddress()) : 0,
+                         begin, end, getSkip()}});
   }
+}
+
+/// What is decoded changes nothing that a caller has.
+void Executor::addCodes(const ListedRows &rows, const CodesPass &pass,
+                        bool encodes) {
+  if (pass.entries == 0)
+    return;
+  const Module &module = launcher.getModule();
+  int64_t list =
+      int64_t(codes.getAddress()) + pass.first * int64_t(sizeof(int64_t));
+  launches.push_back({encodes ? &module.getEncode() : &module.getDecode(),
+                      pass.tiles,
+                      encodes ? int64_t(rows.rowClass) : -1,
+                      4,
+                      {list, pass.entries, pass.tiles, getSkip()}});
 }
 
 void Executor::addKernels(const DeviceStep &step, int64_t segment) {

@@ -111,24 +111,43 @@ void Module::load(const DeviceCode &code) {
        describeResult(device->getDriver(), result).c_str(), log.c_str());
 }
 
-Kernel Module::getKernel(const std::string &name) const {
-  const DriverTable &driver = device->getDriver();
-  std::string what = " of '" + name + "' in " + codeName;
+std::string Module::getWhat(const std::string &name) const {
+  return " of '" + name + "' in " + codeName;
+}
+
+Kernel Module::describe(const std::string &name, CUfunction function) const {
   Kernel kernel;
   kernel.name = name;
-  device->require(
-      driver.cuModuleGetFunction(&kernel.function, module, name.c_str()),
-      "cuModuleGetFunction", what);
+  kernel.function = function;
   int blocks = 0;
-  device->require(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                      &blocks, kernel.function, kBlockThreads, 0),
-                  "cuOccupancyMaxActiveBlocksPerMultiprocessor", what);
+  device->require(
+      device->getDriver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+          &blocks, function, kBlockThreads, 0),
+      "cuOccupancyMaxActiveBlocksPerMultiprocessor", getWhat(name));
   if (blocks < 1)
     fail(STEPC_UNSUPPORTED_TARGET,
          "no block of %d threads of kernel '%s' fits on CUDA device %d",
          int(kBlockThreads), name.c_str(), int(device->getOrdinal()));
   kernel.maxBlocks = blocks * device->getMultiprocessors();
   return kernel;
+}
+
+Kernel Module::getKernel(const std::string &name) const {
+  CUfunction function = nullptr;
+  device->require(
+      device->getDriver().cuModuleGetFunction(&function, module, name.c_str()),
+      "cuModuleGetFunction", getWhat(name));
+  return describe(name, function);
+}
+
+Kernel Module::findKernel(const std::string &name) const {
+  CUfunction function = nullptr;
+  CUresult result =
+      device->getDriver().cuModuleGetFunction(&function, module, name.c_str());
+  if (result == CUDA_ERROR_NOT_FOUND)
+    return {};
+  device->require(result, "cuModuleGetFunction", getWhat(name));
+  return describe(name, function);
 }
 
 void Module::resolve() {
@@ -148,6 +167,8 @@ void Module::resolve() {
     convert = getKernel(STEPC_CONVERT_KERNEL);
     sum = getKernel(STEPC_SUM_KERNEL);
   }
+  decode = findKernel(STEPC_DECODE_Q8_KERNEL);
+  encode = findKernel(STEPC_ENCODE_Q8_KERNEL);
   resolveRounds();
   for (const Variant &variant : package->getManifest().variants) {
     VariantKernels kernels;

@@ -67,6 +67,10 @@ public:
   /// Without functions where the package has no transfers.
   const Kernel &getConvert() const { return convert; }
   const Kernel &getSum() const { return sum; }
+  /// Without functions where no state is of f32, and in packages of compilers
+  /// that knew no codes.
+  const Kernel &getDecode() const { return decode; }
+  const Kernel &getEncode() const { return encode; }
   /// Without a function where the package has no such statistic.
   const Kernel &getStatistic(bool maximum) const { return statistics[maximum]; }
   /// The function of a call of a round.
@@ -77,6 +81,10 @@ public:
 private:
   void load(const DeviceCode &code);
   Kernel getKernel(const std::string &name) const;
+  /// Without a function where the code has none of the name.
+  Kernel findKernel(const std::string &name) const;
+  Kernel describe(const std::string &name, CUfunction function) const;
+  std::string getWhat(const std::string &name) const;
   void resolve();
   void resolveRounds();
 
@@ -99,6 +107,8 @@ private:
   Kernel decide;
   Kernel convert;
   Kernel sum;
+  Kernel decode;
+  Kernel encode;
   Kernel statistics[2];
   std::vector<std::vector<Kernel>> rounds;
 };

@@ -28,7 +28,6 @@ inline constexpr int CUDA_ERROR_INVALID_DEVICE = 101;
 inline constexpr int CUDA_ERROR_INVALID_IMAGE = 200;
 inline constexpr int CUDA_ERROR_INVALID_PTX = 218;
 inline constexpr int CUDA_ERROR_INVALID_HANDLE = 400;
-inline constexpr int CUDA_ERROR_NOT_FOUND = 500;
 inline constexpr int CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900;
 inline constexpr int CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901;
 inline constexpr int CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904;

@@ -19,6 +19,8 @@ void emitEngineKernels(const Words &w);
 void emitCarriedKernels(const Words &w);
 /// Those of what crosses ranks, where a program of the module has a transfer.
 void emitTransferKernels(const Words &w, ModuleOp module);
+/// Those of states that are kept as codes, where a program has a state of f32.
+void emitCodeKernels(const Words &w, ModuleOp module);
 
 } // namespace mlir::step
 

@@ -91,6 +91,26 @@ mlir::step::emitBlockListKernel(const Words &w, StringRef name, int64_t words,
   });
 }
 
+Value mlir::step::emitFindEntry(const Words &w, Value list, Value entries,
+                                Value tile, int64_t entryWords,
+                                int64_t tileWord) {
+  Value one = w.constantWord(1);
+  auto halve = [&](ValueRange range) -> SmallVector<Value> {
+    Value low = range[0], high = range[1];
+    Value middle = w.div(w.add(low, high), w.constantWord(2));
+    Value word = w.add(w.mul(middle, w.constantWord(entryWords)),
+                       w.constantWord(tileWord));
+    Value isBehind = w.isLess(tile, w.load(list, w.toIndex(word)));
+    return {w.select(isBehind, low, middle), w.select(isBehind, middle, high)};
+  };
+  return w.repeatAll(
+      {w.constantWord(0), entries},
+      [&](ValueRange range) {
+        return w.isLess(one, w.sub(range[1], range[0]));
+      },
+      halve)[0];
+}
+
 void mlir::step::emitThreadLoop(const Words &w, ValueRange range,
                                 function_ref<void(Value)> emitBody) {
   auto [thread, threads] = emitGridThread(w);

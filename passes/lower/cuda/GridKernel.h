@@ -66,6 +66,11 @@ gpu::GPUFuncOp
 emitBlockListKernel(const Words &w, StringRef name, int64_t words,
                     function_ref<void(ArrayRef<Value>)> emitEntry);
 
+/// The last of `entries` entries of a list whose first tile, a word of each, is
+/// not behind `tile` (all are words).
+Value emitFindEntry(const Words &w, Value list, Value entries, Value tile,
+                    int64_t entryWords, int64_t tileWord);
+
 /// The loop of a thread of the grid over the entries of a list, of which
 /// `range` has the words `begin`, `end` and `skip`.
 void emitThreadLoop(const Words &w, ValueRange range,

@@ -134,6 +134,7 @@ struct LowerPhasesToCUDA
       emitStatistics(builder, optimizer);
     emitEngineKernels(Words(builder, module.getLoc()));
     emitTransferKernels(Words(builder, module.getLoc()), module);
+    emitCodeKernels(Words(builder, module.getLoc()), module);
     for (auto optimizer :
          llvm::make_early_inc_range(module.getOps<OptimizerOp>()))
       optimizer.erase();

@@ -66,7 +66,6 @@ private:
                function_ref<void()> emitThen) const;
 
   Entry loadEntry(Value list, Value number) const;
-  Value findEntry(Value list, Value entries, Value tile) const;
   void emitTile(const Entry &entry, Value tile) const;
   void forEachOfTile(int64_t lanes, Value addresses, Value count,
                      function_ref<void(int64_t, Value)> emitBody) const;
@@ -194,25 +193,6 @@ TransferEmitter::Entry TransferEmitter::loadEntry(Value list,
           load(STEPC_CONVERT_ENTRY_TILE)};
 }
 
-/// The last entry whose first tile is not behind `tile` (all are words).
-Value TransferEmitter::findEntry(Value list, Value entries, Value tile) const {
-  Value one = w.constantWord(1);
-  auto halve = [&](ValueRange range) -> SmallVector<Value> {
-    Value low = range[0], high = range[1];
-    Value middle = w.div(w.add(low, high), w.constantWord(2));
-    Value word = w.add(w.mul(middle, w.constantWord(STEPC_CONVERT_ENTRY_WORDS)),
-                       w.constantWord(STEPC_CONVERT_ENTRY_TILE));
-    Value isBehind = w.isLess(tile, w.load(list, w.toIndex(word)));
-    return {w.select(isBehind, low, middle), w.select(isBehind, middle, high)};
-  };
-  return w.repeatAll(
-      {w.constantWord(0), entries},
-      [&](ValueRange range) {
-        return w.isLess(one, w.sub(range[1], range[0]));
-      },
-      halve)[0];
-}
-
 /// The numbers of elements of a tile, by vectors where all bits of addresses
 /// permit, and what is left one by one, of which each thread takes some.
 void TransferEmitter::forEachOfTile(
@@ -280,7 +260,9 @@ void TransferEmitter::emitConvertKernel() const {
     auto [begin, end] = emitRange(w, {w.constantWord(0), in[2], in[3]});
     emitGridLoop(w, begin, end, [&](Value index) {
       Value tile = w.toWord(index);
-      Value number = findEntry(list, in[1], tile);
+      Value number =
+          emitFindEntry(w, list, in[1], tile, STEPC_CONVERT_ENTRY_WORDS,
+                        STEPC_CONVERT_ENTRY_TILE);
       emitTile(loadEntry(list, w.toIndex(number)), tile);
     });
   });

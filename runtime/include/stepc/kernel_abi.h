@@ -257,6 +257,13 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
  *       adds up rows of `count` elements, each `stride` elements behind the one
  *       before, in their order, and divides the sum, where the divisor, the
  * bits of an f64, is not 1; where `adds` is not 0 it is added to what is there
+ *
+ * One whose tensors have states of f32 has two more for each format in which
+ * these may be kept (docs/states.md):
+ *
+ *   decode_q8(list, entries, tiles, skip), encode_q8(list, entries, tiles, skip)
+ *       codes become f32 that kernels work on, and codes again. Entries have
+ *       tiles as those of `convert` have
  */
 #define STEPC_BLOCK_THREADS 256
 /* Blocks that share an entry of a chunk list in the tiles space, at most. */
@@ -300,6 +307,23 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
 #define STEPC_TYPE_BF16 2
 #define STEPC_TYPE_F16 3
 #define STEPC_CONVERT_KIND(from, to) (16 + 4 * (from) + (to))
+
+#define STEPC_DECODE_Q8_KERNEL "decode_q8"
+#define STEPC_ENCODE_Q8_KERNEL "encode_q8"
+
+/* Words of an entry of what is decoded and encoded: addresses of f32, codes and
+ * scales, those of the first element; how many blocks there are; the elements
+ * of a row, and the column of the first element, where a block begins; the
+ * first tile. */
+#define STEPC_CODES_ENTRY_VALUES 0
+#define STEPC_CODES_ENTRY_CODES 1
+#define STEPC_CODES_ENTRY_SCALES 2
+#define STEPC_CODES_ENTRY_BLOCKS 3
+#define STEPC_CODES_ENTRY_COLUMNS 4
+#define STEPC_CODES_ENTRY_FIRST 5
+#define STEPC_CODES_ENTRY_TILE 6
+#define STEPC_CODES_ENTRY_WORDS 7
+#define STEPC_CODES_TILE_BLOCKS 64
 
 /* Words of an engine's state on a device, zeros when it is made. SKIPPED is not
  * 0 for the rest of a step that a round skips, SKIPPED and STALE_NOW for the

@@ -1,0 +1,349 @@
+//===- CodeKernels.cpp - kernels of states that are kept as codes ---------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What numerics/Root4.cpp does on the processor, to the bit: the same rounded
+// operations in the same order. Half a warp has a block, each thread four
+// elements side by side; the largest magnitude goes around by shuffles.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/lower/cuda/EngineKernels.h"
+
+#include "passes/lower/BodyEmitter.h"
+#include "passes/lower/cuda/ElementKernel.h"
+#include "passes/lower/cuda/GridKernel.h"
+
+#include "numerics/Root4.h"
+#include "stepc/kernel_abi.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+#include <array>
+
+using namespace mlir;
+using namespace mlir::step;
+using stepc::kCodeBlock;
+
+static constexpr int64_t kWarpThreads = 32;
+/// Elements of a thread, and threads of a block of codes.
+static constexpr int64_t kLanes = 4, kThreads = kCodeBlock / kLanes;
+/// Blocks of codes that the threads of a block have at a time.
+static constexpr int64_t kAtOnce = kBlockThreads / kThreads;
+static_assert(STEPC_CODES_TILE_BLOCKS % kAtOnce == 0 &&
+              kWarpThreads % kThreads == 0);
+
+static constexpr int32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
+static constexpr int32_t kSign = int32_t(0x80000000);
+/// 2^-96, below which the largest code would not decode to the scale.
+static constexpr int32_t kLeastScale = (127 - 96) << 23;
+static constexpr int32_t kUnsignedLevels = 255, kSignedLevels = 127;
+/// 1.5 * 2^23, and its bits: what is added to it is rounded to an integer,
+/// which the last bits are.
+static constexpr float kRounder = 12582912.0F;
+static constexpr int32_t kRounderBits = 0x4b400000;
+
+namespace {
+/// Of a block of codes that half a warp has: addresses of what the thread has
+/// of it. `size` of an idle half is 0.
+struct CodeBlock {
+  Value values, codes, scale;
+  /// Elements of the block, as a word.
+  Value size;
+  /// Whether all there are can be accessed at once.
+  Value whole;
+};
+
+class CodeEmitter {
+public:
+  using Numbers = std::array<Value, kLanes>;
+
+  explicit CodeEmitter(const Words &w)
+      : w(w), i32(w.b.getI32Type()), f32(w.b.getF32Type()) {}
+
+  void emitKernel(StringRef name,
+                  function_ref<void(const CodeBlock &)> emitBlock) const;
+  void decode(const CodeBlock &block) const;
+  void encode(const CodeBlock &block) const;
+
+private:
+  Value integer(int32_t value) const {
+    return arith::ConstantOp::create(w.b, w.loc, w.b.getI32IntegerAttr(value));
+  }
+  Value number(float value) const {
+    return arith::ConstantOp::create(w.b, w.loc, w.b.getF32FloatAttr(value));
+  }
+  Value toBits(Value value) const {
+    return arith::BitcastOp::create(w.b, w.loc, i32, value);
+  }
+  Value toFloat(Value bits) const {
+    return arith::BitcastOp::create(w.b, w.loc, f32, bits);
+  }
+  Value product(Value x, Value y) const {
+    return arith::MulFOp::create(w.b, w.loc, x, y);
+  }
+  Value root(Value x) const { return math::SqrtOp::create(w.b, w.loc, x); }
+  Value thread() const;
+  /// Whether the thread has element `k` of its four.
+  Value has(const CodeBlock &block, int64_t k) const;
+  /// All numbers are of 32 bits; those of floats are their bits.
+  Numbers load(const CodeBlock &block, Type type, Value address,
+               function_ref<Numbers()> emitWhole) const;
+  void store(const CodeBlock &block, Value address, Numbers elements,
+             function_ref<void()> emitWhole) const;
+  CodeBlock locate(ArrayRef<Value> entry, Value number) const;
+  Value reduce(Value value,
+               function_ref<Value(Value, Value)> emitCombined) const;
+  Value level(Value bits, Value share, Value levels, Value most) const;
+
+  Words w;
+  Type i32, f32;
+};
+} // namespace
+
+/// Of the half of a warp, an index.
+Value CodeEmitter::thread() const {
+  return w.rem(emitThread(w), w.constant(kThreads));
+}
+
+Value CodeEmitter::has(const CodeBlock &block, int64_t k) const {
+  Value first = w.mul(w.toWord(thread()), w.constantWord(kLanes));
+  return w.isLess(w.add(first, w.constantWord(k)), block.size);
+}
+
+/// By `emitWhole`, or one by one; 0 stands for those that are not there.
+CodeEmitter::Numbers
+CodeEmitter::load(const CodeBlock &block, Type type, Value address,
+                  function_ref<Numbers()> emitWhole) const {
+  SmallVector<Type> types(kLanes, i32);
+  auto branch = scf::IfOp::create(w.b, w.loc, types, block.whole,
+                                  /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(w.b);
+  w.b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(w.b, w.loc, ValueRange(emitWhole()));
+  w.b.setInsertionPointToStart(branch.elseBlock());
+  SmallVector<Value> loaded;
+  for (int64_t k = 0; k < kLanes; ++k)
+    loaded.push_back(w.choose(
+        i32, has(block, k),
+        [&]() -> Value {
+          Value value = emitLoad(w, type, 0, address, w.constant(k));
+          return type == i32 ? value
+                             : arith::ExtUIOp::create(w.b, w.loc, i32, value);
+        },
+        [&] { return integer(0); }));
+  scf::YieldOp::create(w.b, w.loc, loaded);
+  Numbers numbers;
+  llvm::copy(branch.getResults(), numbers.begin());
+  return numbers;
+}
+
+void CodeEmitter::store(const CodeBlock &block, Value address, Numbers elements,
+                        function_ref<void()> emitWhole) const {
+  w.branch(block.whole, emitWhole, [&] {
+    for (int64_t k = 0; k < kLanes; ++k)
+      w.when(has(block, k), [&] {
+        Value element = elements[size_t(k)];
+        if (element.getType() == i32)
+          element =
+              arith::TruncIOp::create(w.b, w.loc, w.b.getI8Type(), element);
+        emitStore(w, element.getType(), 0, element, address, w.constant(k));
+      });
+  });
+}
+
+/// Block `number` (a word) of an entry, or nothing of it.
+CodeBlock CodeEmitter::locate(ArrayRef<Value> entry, Value number) const {
+  Value size = w.constantWord(kCodeBlock), zero = w.constantWord(0);
+  Value columns = entry[STEPC_CODES_ENTRY_COLUMNS];
+  Value first = entry[STEPC_CODES_ENTRY_FIRST];
+  Value perRow = w.ceilDiv(columns, kCodeBlock);
+  Value block = w.add(number, w.div(first, size));
+  // A division of words takes long, and most have one row.
+  Value row = w.choose(
+      zero.getType(), w.isLess(block, perRow), [&] { return zero; },
+      [&] { return w.div(block, perRow); });
+  Value column = w.mul(w.sub(block, w.mul(row, perRow)), size);
+  Value begin = w.sub(w.add(w.mul(row, columns), column), first);
+  Value isThere = w.isLess(number, entry[STEPC_CODES_ENTRY_BLOCKS]);
+  Value count = w.select(isThere, w.min(size, w.sub(columns, column)), zero);
+  Value own = w.add(begin, w.mul(w.toWord(thread()), w.constantWord(kLanes)));
+  CodeBlock made;
+  made.values = w.add(entry[STEPC_CODES_ENTRY_VALUES],
+                      w.mul(own, w.constantWord(sizeof(float))));
+  made.codes = w.add(entry[STEPC_CODES_ENTRY_CODES], own);
+  made.scale = w.add(entry[STEPC_CODES_ENTRY_SCALES],
+                     w.mul(number, w.constantWord(sizeof(float))));
+  made.size = count;
+  // Codes of four elements are a word of 32 bits.
+  Value bits = w.either(made.values, w.mul(made.codes, w.constantWord(4)));
+  made.whole = w.both(w.isEqual(count, size), isAligned(w, bits));
+  return made;
+}
+
+/// All threads take part in shuffles, also those whose block is not there.
+void CodeEmitter::emitKernel(
+    StringRef name, function_ref<void(const CodeBlock &)> emitBlock) const {
+  step::emitKernel(w, name, 4, [&](ValueRange in) {
+    Value list = w.words(in[0]);
+    auto [begin, end] = emitRange(w, {w.constantWord(0), in[2], in[3]});
+    emitGridLoop(w, begin, end, [&](Value index) {
+      Value tile = w.toWord(index);
+      Value found = emitFindEntry(w, list, in[1], tile, STEPC_CODES_ENTRY_WORDS,
+                                  STEPC_CODES_ENTRY_TILE);
+      Value place =
+          w.mul(w.toIndex(found), w.constant(STEPC_CODES_ENTRY_WORDS));
+      SmallVector<Value> entry;
+      for (int64_t k = 0; k < STEPC_CODES_ENTRY_WORDS; ++k)
+        entry.push_back(w.load(list, w.add(place, w.constant(k))));
+      Value blocks = w.constantWord(STEPC_CODES_TILE_BLOCKS);
+      Value first = w.mul(w.sub(tile, entry[STEPC_CODES_ENTRY_TILE]), blocks);
+      Value count =
+          w.min(w.sub(entry[STEPC_CODES_ENTRY_BLOCKS], first), blocks);
+      Value own =
+          w.add(first, w.toWord(w.div(emitThread(w), w.constant(kThreads))));
+      w.loop(w.constant(0), w.toIndex(count), kAtOnce, [&](Value at) {
+        emitBlock(locate(entry, w.add(own, w.toWord(at))));
+      });
+    });
+  });
+}
+
+void CodeEmitter::decode(const CodeBlock &block) const {
+  w.when(w.isLess(w.constantWord(0), block.size), [&] {
+    Value scale = toBits(emitLoad(w, f32, 0, block.scale, w.constant(0)));
+    Value isSigned = w.isLess(scale, integer(0));
+    Value flip = w.select(isSigned, integer(0x80), integer(0));
+    Value step = w.select(isSigned, number(1.0F / kSignedLevels),
+                          number(1.0F / kUnsignedLevels));
+    Value top = toFloat(w.both(scale, integer(kMagnitude)));
+    Numbers codes = load(block, w.b.getI8Type(), block.codes, [&] {
+      Value four = emitLoad(w, i32, 0, block.codes, w.constant(0));
+      Numbers each;
+      for (int64_t k = 0; k < kLanes; ++k)
+        each[size_t(k)] = w.both(
+            arith::ShRUIOp::create(w.b, w.loc, four, integer(int32_t(8 * k))),
+            integer(0xff));
+      return each;
+    });
+    Numbers values;
+    for (auto [code, value] : llvm::zip(codes, values)) {
+      Value level = w.sub(w.differ(code, flip), flip);
+      Value share =
+          product(arith::SIToFPOp::create(w.b, w.loc, f32, level), step);
+      Value square = product(share, share);
+      Value magnitude = toBits(product(product(square, square), top));
+      value = toFloat(w.either(w.both(magnitude, integer(kMagnitude)),
+                               w.both(level, integer(kSign))));
+    }
+    store(block, block.values, values, [&] {
+      auto type = VectorType::get({kLanes}, f32);
+      Value vector =
+          vector::FromElementsOp::create(w.b, w.loc, type, ValueRange(values));
+      emitStore(w, f32, kLanes, vector, block.values, w.constant(0),
+                {false, llvm::Align(kAccessBytes)});
+    });
+  });
+}
+
+/// What all threads of the half of a warp have, combined, in each of them.
+Value CodeEmitter::reduce(
+    Value value, function_ref<Value(Value, Value)> emitCombined) const {
+  for (int64_t half = kThreads / 2; half >= 1; half /= 2) {
+    auto shuffle = gpu::ShuffleOp::create(w.b, w.loc, value, int32_t(half),
+                                          kWarpThreads, gpu::ShuffleMode::XOR);
+    value = emitCombined(value, shuffle.getShuffleResult());
+  }
+  return value;
+}
+
+/// The code of a value of these bits.
+Value CodeEmitter::level(Value bits, Value share, Value levels,
+                         Value most) const {
+  Value magnitude = w.both(bits, integer(kMagnitude));
+  Value own = root(product(root(toFloat(magnitude)), share));
+  Value sum =
+      arith::AddFOp::create(w.b, w.loc, product(levels, own), number(kRounder));
+  Value found = w.sub(toBits(sum), integer(kRounderBits));
+  found = w.max(w.min(found, most), integer(1));
+  found = w.select(w.isLess(bits, integer(0)), w.sub(integer(0), found), found);
+  return w.select(w.isEqual(magnitude, integer(0)), integer(0), found);
+}
+
+void CodeEmitter::encode(const CodeBlock &block) const {
+  // As integers: what becomes of a NaN as a float nobody says.
+  Numbers values = load(block, i32, block.values, [&] {
+    Value vector = emitLoad(w, i32, kLanes, block.values, w.constant(0),
+                            {false, llvm::Align(kAccessBytes)});
+    Numbers each;
+    for (int64_t k = 0; k < kLanes; ++k)
+      each[size_t(k)] = vector::ExtractOp::create(w.b, w.loc, vector, k);
+    return each;
+  });
+  Value top = integer(0), below = integer(0);
+  for (Value bits : values) {
+    top = w.max(top, w.both(bits, integer(kMagnitude)));
+    // The sign bit, but for -0.
+    below = w.either(below, w.both(bits, w.sub(bits, integer(1))));
+  }
+  top = reduce(top, [&](Value x, Value y) { return w.max(x, y); });
+  below = reduce(below, [&](Value x, Value y) { return w.either(x, y); });
+  w.when(w.isLess(w.constantWord(0), block.size), [&] {
+    Value isSigned = w.isLess(below, integer(0));
+    Value isNumber = w.isLess(top, integer(kInfinity));
+    Value most =
+        w.select(isSigned, integer(kSignedLevels), integer(kUnsignedLevels));
+    Value levels =
+        w.select(isSigned, number(kSignedLevels), number(kUnsignedLevels));
+    Value used = w.max(top, integer(kLeastScale));
+    Value share =
+        arith::DivFOp::create(w.b, w.loc, number(1.0F), root(toFloat(used)));
+    Numbers codes;
+    for (auto [bits, code] : llvm::zip(values, codes))
+      code = w.select(isNumber, level(bits, share, levels, most), integer(0));
+    store(block, block.codes, codes, [&] {
+      Value four = integer(0);
+      for (auto [k, code] : llvm::enumerate(codes))
+        four = w.either(four, arith::ShLIOp::create(w.b, w.loc,
+                                                    w.both(code, integer(0xff)),
+                                                    integer(int32_t(8 * k))));
+      emitStore(w, i32, 0, four, block.codes, w.constant(0));
+    });
+    w.when(w.isEqual(thread(), w.constant(0)), [&] {
+      Value sign = w.select(isSigned, integer(kSign), integer(0));
+      Value isPlain = w.both(isNumber, w.isUnequal(top, integer(0)));
+      Value scale = w.select(isPlain, w.either(used, sign), top);
+      emitStore(w, f32, 0, toFloat(scale), block.scale, w.constant(0));
+    });
+  });
+}
+
+/// Whether a program of the module has a state of f32.
+static bool hasStates(ModuleOp module) {
+  return module
+      .walk([](ProgramOp program) {
+        for (BlockArgument argument : program.getOperandArguments()) {
+          auto type = cast<BufferType>(argument.getType());
+          if (type.getElement().isF32() &&
+              program.getRole(argument.getArgNumber()).getKind() ==
+                  RoleKind::State)
+            return WalkResult::interrupt();
+        }
+        return WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+void mlir::step::emitCodeKernels(const Words &w, ModuleOp module) {
+  if (!hasStates(module))
+    return;
+  CodeEmitter emitter(w);
+  emitter.emitKernel(STEPC_DECODE_Q8_KERNEL,
+                     [&](const CodeBlock &block) { emitter.decode(block); });
+  emitter.emitKernel(STEPC_ENCODE_Q8_KERNEL,
+                     [&](const CodeBlock &block) { emitter.encode(block); });
+}

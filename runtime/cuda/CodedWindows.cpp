@@ -1,0 +1,135 @@
+//===- CodedWindows.cpp - states that are codes on a device ---------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "cuda/CodedWindows.h"
+
+#include "core/Fault.h"
+#include "core/Reserve.h"
+
+using namespace stepc;
+using namespace stepc::cuda;
+
+int64_t stepc::cuda::countCodesWindows(const WorkspaceNeed &need,
+                                       size_t numClasses) {
+  return need.codedStates == 0
+             ? 0
+             : 2 * need.codedTotal / kCodesWindowBytes + int64_t(numClasses);
+}
+
+int64_t stepc::cuda::getCodesBytes(const WorkspaceNeed &need) {
+  return std::min(need.codedTotal,
+                  std::max(need.codedLargest, kCodesWindowBytes));
+}
+
+/// The codes of a row.
+static StateCodesRange getCodes(const RowList &list, int64_t row) {
+  const RowCodes &own = list.rowCodes[row];
+  const StateCodes *first = list.codes + own.first;
+  return {first, first + own.count};
+}
+
+void CodedWindows::reserve(const RowClass &rows, int64_t numWindows,
+                           int64_t numSegments) {
+  windows.reserve(rows, numWindows);
+  reserveAtLeast(passes, size_t(2 * numWindows * numSegments));
+}
+
+int64_t CodedWindows::measure(const RowList &list, int64_t row, int64_t first,
+                              int64_t last) {
+  int64_t bytes = 0;
+  for (const StateCodes &state : getCodes(list, row))
+    if (!state.kept)
+      bytes +=
+          StateCodes::getScratchBytes(std::min(last, state.elements) - first);
+  return bytes;
+}
+
+/// Visits the states of a window with where elements [first, last) of each are
+/// f32: `visit(piece, state, first, last, address)`.
+template <typename Visit>
+static void forEachState(const RowList &list, const RowWindows &windows,
+                         const RowWindow &window, uintptr_t scratch,
+                         Visit &&visit) {
+  for (int64_t k = window.beginPiece; k < window.endPiece; ++k) {
+    const WindowPiece &piece = windows.getPiece(k);
+    for (const StateCodes &state : getCodes(list, piece.row)) {
+      int64_t last = std::min(piece.last, state.elements);
+      uintptr_t address =
+          state.kept ? state.scratch + uintptr_t(piece.first) * sizeof(float)
+                     : scratch;
+      visit(k, state, piece.first, last, address);
+      if (!state.kept && !STEPC_FAULT("device-codes-in-one-place"))
+        scratch += uintptr_t(StateCodes::getScratchBytes(last - piece.first));
+    }
+  }
+}
+
+/// A kernel adds the elements before a chunk to the address of an operand.
+void CodedWindows::place(const RowList &list, int64_t operandsWord,
+                         uintptr_t scratch) {
+  windows.copyRows(list);
+  for (const RowWindow &window : windows.getWindows())
+    forEachState(list, windows, window, scratch,
+                 [&](int64_t piece, const StateCodes &state, int64_t first,
+                     int64_t, uintptr_t address) {
+                   windows.getRow(piece)[operandsWord + state.operand] =
+                       int64_t(address - uintptr_t(first) * sizeof(float));
+                 });
+}
+
+/// An entry of elements [first, last) of a state. Rows of whole blocks are one
+/// long row.
+static void addEntry(const StateCodes &state, int64_t first, int64_t last,
+                     uintptr_t address, CodesPass &pass,
+                     std::vector<int64_t> &words) {
+  const CodeRows &rows = state.rows;
+  int64_t before = rows.countBlocks(first);
+  int64_t blocks = rows.countBlocks(last) - before;
+  bool whole = rows.columns % kCodeBlock == 0;
+  words.insert(words.end(),
+               {int64_t(address), int64_t(state.codes) + first,
+                int64_t(state.scales) + before * int64_t(sizeof(float)), blocks,
+                whole ? blocks * kCodeBlock : rows.columns,
+                whole ? 0 : (rows.first + first) % rows.columns, pass.tiles});
+  ++pass.entries;
+  pass.tiles +=
+      (blocks + STEPC_CODES_TILE_BLOCKS - 1) / STEPC_CODES_TILE_BLOCKS;
+}
+
+void CodedWindows::addPass(const RowList &list, const RowWindow &window,
+                           uint64_t operands, uintptr_t scratch,
+                           std::vector<int64_t> &words) {
+  CodesPass pass;
+  pass.first = int64_t(words.size());
+  forEachState(list, windows, window, scratch,
+               [&](int64_t, const StateCodes &state, int64_t first,
+                   int64_t last, uintptr_t address) {
+                 if ((operands >> state.operand & 1) && first < last)
+                   addEntry(state, first, last, address, pass, words);
+               });
+  passes.push_back(pass);
+}
+
+void CodedWindows::addSegment(const RowList &list, const ClassSegment &segment,
+                              uintptr_t scratch, std::vector<int64_t> &words) {
+  for (const RowWindow &window : windows.getWindows()) {
+    addPass(list, window,
+            STEPC_FAULT("device-codes-not-read") ? 0 : segment.reads, scratch,
+            words);
+    addPass(list, window,
+            STEPC_FAULT("device-codes-not-written") ? 0 : segment.writes,
+            scratch, words);
+  }
+}
+
+bool CodedWindows::any(int64_t segment) const {
+  for (size_t window = 0; window < getWindows().size(); ++window)
+    if (getPass(segment, window, false).entries ||
+        getPass(segment, window, true).entries)
+      return true;
+  return false;
+}
