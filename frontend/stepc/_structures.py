@@ -147,6 +147,15 @@ class StoreInfo(Structure):
     ]
 
 
+class StoreCommitted(Structure):
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("generation", c_int64),
+        ("note", c_void_p),
+        ("noteBytes", c_int64),
+    ]
+
+
 class LastStep(Structure):
     _fields_ = [
         ("structSize", c_size_t),

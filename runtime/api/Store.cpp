@@ -55,6 +55,69 @@ StepcStatus stepcStoreCreate(const StepcStoreConfig *config, StepcStore **out) {
   });
 }
 
+StepcStatus stepcStoreOpen(const StepcStoreConfig *config, const char *name,
+                           StepcStore **out) {
+  return guarded([&] {
+    requireNotNull(config, "config");
+    requireNotNull(name, "name");
+    requireNotNull(out, "out");
+    store::StoreConfig own = readConfig(*config);
+    auto made = std::make_unique<StepcStore>();
+    made->store = std::make_shared<store::Store>(
+        store::openNamed(config->directory, name, !config->buffered), own,
+        /*durable=*/true);
+    *out = made.release();
+  });
+}
+
+StepcStatus stepcStoreCommit(StepcStore *store, const void *note,
+                             int64_t bytes) {
+  return guarded([&] {
+    requireNotNull(store, "store");
+    if (bytes < 0)
+      fail(STEPC_INVALID_ARGUMENT, "a note has %lld bytes",
+           static_cast<long long>(bytes));
+    if (bytes != 0)
+      requireNotNull(note, "note");
+    store->store->commit(note, bytes);
+  });
+}
+
+StepcStatus stepcStoreGetCommitted(const StepcStore *store,
+                                   StepcStoreCommitted *out) {
+  return guarded([&] {
+    requireNotNull(store, "store");
+    requireNotNull(out, "out");
+    requireStructSize(out, sizeof(*out), "StepcStoreCommitted");
+    const store::Slots &slots = store->store->getSlots();
+    out->generation = slots.getGeneration();
+    out->note = slots.getNote().data();
+    out->noteBytes = int64_t(slots.getNote().size());
+  });
+}
+
+StepcStatus stepcStoreGetOffset(const StepcStore *store, const void *address,
+                                int64_t *out) {
+  return guarded([&] {
+    requireNotNull(store, "store");
+    requireNotNull(out, "out");
+    auto own = reinterpret_cast<uintptr_t>(address);
+    store->store->requireTaken(own, 0);
+    *out = store->store->getOffset(own);
+  });
+}
+
+StepcStatus stepcStoreGetAddress(const StepcStore *store, int64_t offset,
+                                 int64_t bytes, void **out) {
+  return guarded([&] {
+    requireNotNull(store, "store");
+    requireNotNull(out, "out");
+    uintptr_t address = store->store->getAddress(offset);
+    store->store->requireTaken(address, bytes);
+    *out = reinterpret_cast<void *>(address);
+  });
+}
+
 void stepcStoreDestroy(StepcStore *store) { delete store; }
 
 StepcStatus stepcStoreTake(StepcStore *store, int64_t bytes, void **out) {

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <new>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
@@ -23,6 +24,15 @@ using namespace stepc;
 using namespace stepc::store;
 
 File::~File() = default;
+
+PageMemory stepc::store::allocatePages(int64_t bytes) {
+  PageMemory pages(static_cast<char *>(std::aligned_alloc(
+                       size_t(kPage), size_t(roundUpToPage(bytes)))),
+                   std::free);
+  if (!pages)
+    throw std::bad_alloc();
+  return pages;
+}
 
 std::string stepc::store::describeError(int error) {
   std::array<char, 128> words;
@@ -60,8 +70,14 @@ public:
     // A hole reads as zeros, whether or not it gets its room at once.
     return takeRoom(begin, bytes) == 0 || errno == EOPNOTSUPP ? 0 : -1;
   }
+  int sync() override { return fdatasync(descriptor); }
+  int64_t getBytes() override {
+    struct stat status;
+    return fstat(descriptor, &status) == 0 ? int64_t(status.st_size) : -1;
+  }
   std::string getName() const override { return name; }
   bool isDirect() const override { return direct; }
+  void setDirect(bool own) { direct = own; }
 
 private:
   int takeRoom(int64_t begin, int64_t bytes) {
@@ -78,13 +94,7 @@ private:
   int writeZeros(int64_t begin, int64_t bytes) {
     constexpr int64_t kMost = 1 << 20;
     size_t size = size_t(std::min(bytes, kMost));
-    std::unique_ptr<void, decltype(&std::free)> zeros(
-        std::aligned_alloc(size_t(kPage), size_t(roundUpToPage(int64_t(size)))),
-        std::free);
-    if (!zeros) {
-      errno = ENOMEM;
-      return -1;
-    }
+    PageMemory zeros = allocatePages(int64_t(size));
     std::memset(zeros.get(), 0, size);
     for (int64_t done = 0; done < bytes;) {
       int64_t written =
@@ -122,19 +132,17 @@ static int openNameless(const std::string &directory) {
 }
 
 /// Whether the file can be written directly. Some file systems say so when it
-/// is tried.
-static bool makeDirect(int descriptor) {
+/// is tried; what has content already is only read.
+static bool makeDirect(int descriptor, bool hasContent = false) {
   int flags = fcntl(descriptor, F_GETFL);
   if (flags < 0 || fcntl(descriptor, F_SETFL, flags | O_DIRECT) != 0)
     return false;
-  std::unique_ptr<void, decltype(&std::free)> page(
-      std::aligned_alloc(size_t(kPage), size_t(kPage)), std::free);
-  if (page) {
-    std::memset(page.get(), 0, size_t(kPage));
-    if (pwrite(descriptor, page.get(), size_t(kPage), 0) == kPage &&
-        pread(descriptor, page.get(), size_t(kPage), 0) == kPage)
-      return true;
-  }
+  PageMemory page = allocatePages(kPage);
+  std::memset(page.get(), 0, size_t(kPage));
+  if ((hasContent ||
+       pwrite(descriptor, page.get(), size_t(kPage), 0) == kPage) &&
+      pread(descriptor, page.get(), size_t(kPage), 0) == kPage)
+    return true;
   (void)fcntl(descriptor, F_SETFL, flags);
   return false;
 }
@@ -150,6 +158,49 @@ std::unique_ptr<File> stepc::store::openFile(const std::string &directory,
   direct = direct && makeDirect(descriptor);
   return std::make_unique<Descriptor>(
       descriptor, "the file of states in '" + directory + "'", direct);
+}
+
+/// Whoever opens the file has it alone, until that is closed or the process
+/// ends.
+static bool lock(int descriptor) {
+  struct flock whole = {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  return fcntl(descriptor, F_OFD_SETLK, &whole) == 0;
+}
+
+/// Has the file's name be on the disk.
+static void syncDirectory(const std::string &directory) {
+  int descriptor = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0)
+    return;
+  (void)fsync(descriptor);
+  close(descriptor);
+}
+
+std::unique_ptr<File> stepc::store::openNamed(const std::string &directory,
+                                              const std::string &name,
+                                              bool direct) {
+  const std::string path = directory + "/" + name;
+  int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (descriptor < 0)
+    fail(STEPC_STORE_ERROR, "the file of states '%s' cannot be opened: %s",
+         path.c_str(), describeError(errno).c_str());
+  auto file = std::make_unique<Descriptor>(
+      descriptor, "the file of states '" + path + "'", false);
+  if (!lock(descriptor)) {
+    int error = errno;
+    fail(STEPC_STORE_ERROR, "%s %s", file->getName().c_str(),
+         error == EAGAIN || error == EACCES
+             ? "is open in another optimizer or process"
+             : ("cannot be locked: " + describeError(error)).c_str());
+  }
+  const bool hasContent = file->getBytes() > 0;
+  if (!hasContent)
+    syncDirectory(directory);
+  if (direct)
+    file->setDirect(makeDirect(descriptor, hasContent));
+  return file;
 }
 
 [[noreturn]] static void failTransfer(const File &file, const char *what,
@@ -199,4 +250,10 @@ void stepc::store::writeAll(File &file, const void *from, int64_t bytes,
                 return file.write(static_cast<const char *>(from) + done,
                                   size_t(left), offset + done);
               });
+}
+
+void stepc::store::syncAll(File &file) {
+  if (file.sync() != 0)
+    fail(STEPC_STORE_ERROR, "%s cannot be brought to the disk: %s",
+         file.getName().c_str(), describeError(errno).c_str());
 }

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -36,6 +37,10 @@ public:
   virtual void discard(int64_t begin, int64_t bytes) = 0;
   /// Makes bytes that the file has zeros, with room on the disk.
   virtual int clear(int64_t begin, int64_t bytes) = 0;
+  /// Has all that was written be on the disk itself.
+  virtual int sync() = 0;
+  /// Of the file; -1 where that is not known.
+  virtual int64_t getBytes() = 0;
   /// As messages call it.
   virtual std::string getName() const = 0;
   /// Whether transfers pass the system's cache.
@@ -47,6 +52,15 @@ public:
 /// file system has them.
 std::unique_ptr<File> openFile(const std::string &directory, bool direct);
 
+/// The file `name` of the directory, which is made where it is not there and
+/// stays. Nobody else can open it meanwhile.
+std::unique_ptr<File> openNamed(const std::string &directory,
+                                const std::string &name, bool direct);
+
+/// Memory for pages, to be given to direct transfers.
+using PageMemory = std::unique_ptr<char, void (*)(void *)>;
+PageMemory allocatePages(int64_t bytes);
+
 /// What an errno stands for.
 std::string describeError(int error);
 
@@ -54,6 +68,7 @@ std::string describeError(int error);
 /// Error that names the file, the place and the reason.
 void readAll(File &file, void *to, int64_t bytes, int64_t offset);
 void writeAll(File &file, const void *from, int64_t bytes, int64_t offset);
+void syncAll(File &file);
 
 } // namespace stepc::store
 

@@ -20,8 +20,11 @@
 using namespace stepc;
 using namespace stepc::store;
 
-Store::Store(std::unique_ptr<File> ownFile, const StoreConfig &config)
+Store::Store(std::unique_ptr<File> ownFile, const StoreConfig &config,
+             bool durable)
     : file(std::move(ownFile)), config(config), process(getpid()) {
+  if (durable)
+    slots = std::make_unique<Slots>(*file);
   void *reserved = mmap(nullptr, size_t(kReserved), PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED)
@@ -29,6 +32,15 @@ Store::Store(std::unique_ptr<File> ownFile, const StoreConfig &config)
          "the system has no %lld bytes of addresses for a store",
          static_cast<long long>(kReserved));
   base = reinterpret_cast<uintptr_t>(reserved);
+  if (!slots)
+    return;
+  for (auto [offset, size] : slots->getCommitted()) {
+    if (offset > fileBytes)
+      gaps.emplace(fileBytes, offset - fileBytes);
+    taken.emplace(offset, size);
+    takenBytes += size;
+    fileBytes = offset + size;
+  }
 }
 
 Store::~Store() { munmap(reinterpret_cast<void *>(base), size_t(kReserved)); }
@@ -57,14 +69,18 @@ int64_t Store::find(int64_t bytes) {
     if (bytes > kReserved - fileBytes)
       fail(STEPC_OUT_OF_MEMORY, "a store has room for %lld bytes",
            static_cast<long long>(kReserved));
-    if (file->extend(fileBytes, bytes) != 0)
-      failRoom(*file, bytes);
+    const int64_t place = getPlace(fileBytes), room = getRoom(bytes);
+    // A process that has ended may have left something behind what it
+    // committed.
+    if (file->extend(place, room) != 0 ||
+        (slots && file->clear(place, room) != 0))
+      failRoom(*file, room);
     fileBytes += bytes;
     return fileBytes - bytes;
   }
   auto [offset, room] = *gap;
-  if (file->clear(offset, bytes) != 0)
-    failRoom(*file, bytes);
+  if (file->clear(getPlace(offset), getRoom(bytes)) != 0)
+    failRoom(*file, getRoom(bytes));
   gaps.erase(gap);
   if (room > bytes)
     gaps.emplace(offset + bytes, room - bytes);
@@ -76,12 +92,17 @@ uintptr_t Store::take(int64_t bytes) {
     fail(STEPC_INVALID_ARGUMENT, "%lld bytes are none that a store can have",
          static_cast<long long>(bytes));
   requireOwn();
-  int64_t size = std::max(roundUpToPage(bytes), kPage);
   std::lock_guard<std::mutex> lock(mutex);
-  int64_t offset = find(size);
-  taken.emplace(offset, size);
-  takenBytes += size;
-  return base + uintptr_t(offset);
+  return getAddress(takePages(std::max(roundUpToPage(bytes), kPage)));
+}
+
+int64_t Store::takePages(int64_t bytes) {
+  int64_t offset = find(bytes);
+  taken.emplace(offset, bytes);
+  takenBytes += bytes;
+  if (slots)
+    slots->add(offset, bytes);
+  return offset;
 }
 
 void Store::give(uintptr_t address) {
@@ -92,10 +113,16 @@ void Store::give(uintptr_t address) {
   if (!contains(address) || own == taken.end())
     fail(STEPC_INVALID_ARGUMENT, "address %p is none that was taken of %s",
          reinterpret_cast<void *>(address), file->getName().c_str());
-  auto [offset, size] = *own;
-  file->discard(offset, size);
+  const auto [offset, size] = *own;
   takenBytes -= size;
   taken.erase(own);
+  if (!slots || slots->remove(offset))
+    release(offset, size);
+}
+
+/// What is nobody's any more.
+void Store::release(int64_t offset, int64_t size) {
+  file->discard(getPlace(offset), getRoom(size));
   auto after = gaps.lower_bound(offset);
   if (after != gaps.end() && after->first == offset + size) {
     size += after->second;
@@ -125,13 +152,48 @@ void Store::requireTaken(uintptr_t address, int64_t bytes) const {
        file->getName().c_str());
 }
 
+const Slots &Store::getSlots() const {
+  if (!slots)
+    fail(STEPC_INVALID_ARGUMENT, "%s does not outlive its process",
+         file->getName().c_str());
+  return *slots;
+}
+
+void Store::commit(const void *note, int64_t bytes) {
+  requireOwn();
+  (void)getSlots();
+  std::lock_guard<std::mutex> lock(mutex);
+  const int64_t before = slots->getBytesWritten();
+  if (int64_t missing = slots->getMissingRoom(bytes)) {
+    int64_t old = slots->getRecord();
+    slots->setRecord(takePages(missing));
+    if (old != 0) {
+      auto own = taken.find(old);
+      const int64_t size = own->second;
+      takenBytes -= size;
+      taken.erase(own);
+      if (slots->remove(old))
+        release(old, size);
+    }
+  }
+  for (const Slots::Freed &own : slots->commit(note, bytes))
+    release(own.offset, own.bytes);
+  bytesWritten += slots->getBytesWritten() - before;
+}
+
 void Store::readPages(void *to, int64_t bytes, int64_t offset) {
-  readAll(*file, to, bytes, offset);
+  if (slots)
+    slots->read(to, bytes, offset);
+  else
+    readAll(*file, to, bytes, offset);
   bytesRead += bytes;
 }
 
 void Store::writePages(const void *from, int64_t bytes, int64_t offset) {
-  writeAll(*file, from, bytes, offset);
+  if (slots)
+    slots->write(from, bytes, offset);
+  else
+    writeAll(*file, from, bytes, offset);
   bytesWritten += bytes;
 }
 
@@ -142,13 +204,8 @@ template <typename Move>
 void Store::forPages(uintptr_t address, int64_t bytes, Move &&move) {
   requireTaken(address, bytes);
   constexpr int64_t kMost = 4 << 20;
-  std::unique_ptr<char, decltype(&std::free)> pages(
-      static_cast<char *>(std::aligned_alloc(
-          size_t(kPage),
-          size_t(std::min(roundUpToPage(bytes) + kPage, kMost)))),
-      std::free);
-  if (!pages)
-    throw std::bad_alloc();
+  PageMemory pages =
+      allocatePages(std::min(roundUpToPage(bytes) + kPage, kMost));
   for (int64_t done = 0; done < bytes;) {
     int64_t offset = getOffset(address) + done;
     int64_t skipped = offset % kPage;
@@ -185,7 +242,7 @@ void Store::write(uintptr_t address, int64_t bytes, const void *from) {
 
 int64_t Store::getFileBytes() const {
   std::lock_guard<std::mutex> lock(mutex);
-  return fileBytes;
+  return getPlace(fileBytes);
 }
 
 int64_t Store::getTakenBytes() const {

@@ -17,6 +17,7 @@
 #define STEPC_STORE_STORE_H
 
 #include "store/File.h"
+#include "store/Slots.h"
 
 #include <atomic>
 #include <map>
@@ -33,7 +34,10 @@ struct StoreConfig {
 
 class Store {
 public:
-  Store(std::unique_ptr<File> file, const StoreConfig &config);
+  /// `durable`: what is committed of it stays, and is there where the file has
+  /// it already (store/Slots.h).
+  Store(std::unique_ptr<File> file, const StoreConfig &config,
+        bool durable = false);
   ~Store();
   Store(const Store &) = delete;
   Store &operator=(const Store &) = delete;
@@ -52,6 +56,12 @@ public:
   /// Of what was taken at once, from any byte on.
   void read(uintptr_t address, int64_t bytes, void *to);
   void write(uintptr_t address, int64_t bytes, const void *from);
+
+  /// Of a durable store: what is in it now becomes what the file has, with a
+  /// note; and what was committed last.
+  void commit(const void *note, int64_t bytes);
+  const Slots &getSlots() const;
+  void requireTaken(uintptr_t address, int64_t bytes) const;
 
   /// Pages, from page to page, by who has memory for them.
   void readPages(void *to, int64_t bytes, int64_t offset);
@@ -74,12 +84,18 @@ private:
   static constexpr int64_t kReserved = int64_t(1) << 40;
 
   int64_t find(int64_t bytes);
-  void requireTaken(uintptr_t address, int64_t bytes) const;
+  int64_t takePages(int64_t bytes);
+  void release(int64_t offset, int64_t bytes);
+  int64_t getPlace(int64_t offset) const {
+    return slots ? Slots::getPlace(offset) : offset;
+  }
+  int64_t getRoom(int64_t bytes) const { return slots ? 2 * bytes : bytes; }
   template <typename Move>
   void forPages(uintptr_t address, int64_t bytes, Move &&move);
 
   std::unique_ptr<File> file;
   StoreConfig config;
+  std::unique_ptr<Slots> slots;
   pid_t process;
   uintptr_t base = 0;
   mutable std::mutex mutex;

@@ -70,6 +70,8 @@ public:
     std::memset(content.data() + begin, 0, size_t(bytes));
     return 0;
   }
+  int sync() override { return 0; }
+  int64_t getBytes() override { return int64_t(content.size()); }
   std::string getName() const override { return "the double"; }
   bool isDirect() const override { return direct; }
 

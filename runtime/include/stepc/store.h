@@ -15,7 +15,8 @@
 // Steps read what they work on into windows of memory, and write it back, with
 // other windows on their way meanwhile. Their results are those of states in
 // memory, to the bit. The file has no name and goes with the store: it is no
-// checkpoint.
+// checkpoint. One of stepcStoreOpen has a name and stays: whatever moment its
+// process or machine ends at, it has what was committed last.
 //
 // Functions of a store may be called by any thread, but not for what a step
 // works on. A process that is forked may read, and give up handles and plans;
@@ -48,6 +49,35 @@ typedef struct StepcStoreConfig {
 
 STEPC_API StepcStatus stepcStoreCreate(const StepcStoreConfig *config,
                                        StepcStore **out);
+/* A store in the file `name` of the directory, which is made where it is not
+ * there. What was taken and committed of it before is there again, at addresses
+ * that stepcStoreGetAddress gives. STEPC_STORE_ERROR for a file that another
+ * store has open, that is none of states, of another format, or not whole; it
+ * has not changed then. It takes twice the room: what steps and calls write
+ * lies beside what was committed. */
+STEPC_API StepcStatus stepcStoreOpen(const StepcStoreConfig *config,
+                                     const char *name, StepcStore **out);
+/* Has what is now in it, and what is taken, be what the file has, with `bytes`
+ * of a note, on the disk itself. All of it or nothing. After an error the file
+ * has what it had, or where that is not known, all that would be written is
+ * refused from then on; opened anew it has one of the two. */
+STEPC_API StepcStatus stepcStoreCommit(StepcStore *store, const void *note,
+                                       int64_t bytes);
+typedef struct StepcStoreCommitted {
+  size_t structSize;  /* sizeof(StepcStoreCommitted), set by the caller */
+  int64_t generation; /* how many commits the file has had */
+  const void *note;   /* of the last, until the next */
+  int64_t noteBytes;
+} StepcStoreCommitted;
+STEPC_API StepcStatus stepcStoreGetCommitted(const StepcStore *store,
+                                             StepcStoreCommitted *out);
+/* Where in a store an address is, which stays so in its file; and the address
+ * of so many bytes that were taken at once. */
+STEPC_API StepcStatus stepcStoreGetOffset(const StepcStore *store,
+                                          const void *address, int64_t *out);
+STEPC_API StepcStatus stepcStoreGetAddress(const StepcStore *store,
+                                           int64_t offset, int64_t bytes,
+                                           void **out);
 /* Gives up the handle; the plans that have the store keep it. Accepts NULL. */
 STEPC_API void stepcStoreDestroy(StepcStore *store);
 
