@@ -9,7 +9,7 @@ import os
 from ctypes import byref, c_void_p
 
 from ._library import check, load_library
-from ._structures import StoreConfig, StoreInfo
+from ._structures import StoreCommitted, StoreConfig, StoreInfo
 
 # Tensors of at most this many elements are never in a file. They are carved from a common block
 # of memory: they lie in the order of the parameters, and share one version counter. Each has a
@@ -19,8 +19,9 @@ WINDOWS, WINDOW_BYTES = 4, 8 << 20  # the library's own choice
 
 
 class Store:
-    """A file without a name in ``directory``, of which pieces are taken; 0: the library's own
-    choice. StoreError where no file can be made there."""
+    """A file in ``directory``, of which pieces are taken; 0: the library's own choice. It goes
+    with the store; with a ``name`` it stays, and has what was committed. StoreError where no file
+    can be made there, or where that of the name is in use or no such file."""
 
     def __init__(
         self,
@@ -29,6 +30,7 @@ class Store:
         windows: int = 0,
         threads: int = 0,
         buffered: bool = False,
+        name: str | None = None,
     ):
         self._lib = load_library()
         self.handle = c_void_p()
@@ -40,7 +42,11 @@ class Store:
             threads,
             int(buffered),
         )
-        check(self._lib, self._lib.stepcStoreCreate(byref(config), byref(self.handle)))
+        self.is_durable, lib, made = name is not None, self._lib, byref(self.handle)
+        if name is None:
+            check(lib, lib.stepcStoreCreate(byref(config), made))
+        else:
+            check(lib, lib.stepcStoreOpen(byref(config), os.fsencode(name), made))
 
     def __del__(self):
         if getattr(self, "handle", None):
@@ -51,6 +57,31 @@ class Store:
         """So many bytes, zeros; StoreError where the disk has no room."""
         address = c_void_p()
         check(self._lib, self._lib.stepcStoreTake(self.handle, size, byref(address)))
+        return Piece(self, address.value, size)
+
+    def commit(self, note: bytes) -> None:
+        """Has what is in it now be what the file has, with a note; StoreError."""
+        check(self._lib, self._lib.stepcStoreCommit(self.handle, note, len(note)))
+
+    def _committed(self) -> StoreCommitted:
+        found = StoreCommitted(ctypes.sizeof(StoreCommitted))
+        check(self._lib, self._lib.stepcStoreGetCommitted(self.handle, byref(found)))
+        return found
+
+    @property
+    def generation(self) -> int:
+        """How often it was committed, by all who had the file."""
+        return self._committed().generation
+
+    def note(self) -> bytes:
+        """Of the last commit."""
+        found = self._committed()
+        return ctypes.string_at(found.note, found.noteBytes)
+
+    def piece_at(self, offset: int, size: int) -> Piece:
+        """What was taken by an earlier process."""
+        address, lib = c_void_p(), self._lib
+        check(lib, lib.stepcStoreGetAddress(self.handle, offset, size, byref(address)))
         return Piece(self, address.value, size)
 
     def info(self) -> StoreInfo:
@@ -68,6 +99,13 @@ class Piece:
     def __del__(self):
         if self.store.handle:
             self.store._lib.stepcStoreGive(self.store.handle, self.address)
+
+    @property
+    def offset(self) -> int:
+        """Where it is in the store, as ``piece_at`` takes it."""
+        offset, lib = ctypes.c_int64(), self.store._lib
+        check(lib, lib.stepcStoreGetOffset(self.store.handle, self.address, byref(offset)))
+        return offset.value
 
     def read(self, to: int, size: int, first: int = 0) -> None:
         """Copies bytes, from byte ``first`` on, to memory by its address."""

@@ -51,12 +51,14 @@ struct RecordedPiece {
   int32_t isRecord;
 };
 
-template <typename T> void seal(T &block) {
+template <typename T>
+void seal(T &block) {
   std::string digest = sha256Hex(&block, offsetof(T, digest));
   std::memcpy(block.digest, digest.data(), size_t(kDigest));
 }
 
-template <typename T> bool isSealed(const T &block) {
+template <typename T>
+bool isSealed(const T &block) {
   std::string digest = sha256Hex(&block, offsetof(T, digest));
   return std::memcmp(block.digest, digest.data(), size_t(kDigest)) == 0;
 }
@@ -72,6 +74,8 @@ Slots::Slots(File &file) : file(file) {
   if (size < 0)
     fail(STEPC_STORE_ERROR, "%s has no size: %s", file.getName().c_str(),
          describeError(errno).c_str());
+  if (size < kHeadBytes && size % kPage != 0)
+    failForeign();
   PageMemory head = allocatePages(kHeadBytes);
   std::memset(head.get(), 0, size_t(kHeadBytes));
   // What a process that ended when it made the file may have left.
@@ -85,14 +89,17 @@ void Slots::failDamaged(const char *what) const {
        what);
 }
 
+void Slots::failForeign() const {
+  fail(STEPC_STORE_ERROR, "%s is no file of states", file.getName().c_str());
+}
+
 void Slots::readHead(const char *pages, int64_t size) {
   if (isZero(pages, kHeadBytes) && size <= kHeadBytes)
     return makeHead();
   Head head;
   std::memcpy(&head, pages, sizeof(head));
   if (std::memcmp(head.magic, kHeadMagic, sizeof(kHeadMagic)) != 0)
-    fail(STEPC_STORE_ERROR, "%s is no file of states",
-         file.getName().c_str());
+    failForeign();
   if (head.format != kFormat || head.pageBytes != uint32_t(kPage))
     fail(STEPC_STORE_ERROR, "%s has format %u, this library reads %u",
          file.getName().c_str(), head.format, kFormat);
@@ -137,12 +144,11 @@ void Slots::readRoots(const char *roots) {
 
 void Slots::readRecord(int64_t place, int64_t bytes, const char *digest) {
   const int64_t size = roundUpToPage(bytes);
-  if (place + size > file.getBytes())
-    fail(STEPC_STORE_ERROR, "%s has become shorter", file.getName().c_str());
+  requireBytes(place + size);
   PageMemory pages = allocatePages(size);
   readAll(file, pages.get(), size, place);
-  if (sha256Hex(pages.get(), size_t(bytes)).compare(0, kDigest, digest,
-                                                    kDigest) != 0)
+  if (sha256Hex(pages.get(), size_t(bytes))
+          .compare(0, kDigest, digest, kDigest) != 0)
     failDamaged("log");
   parseRecord(pages.get(), bytes);
 }
@@ -156,15 +162,23 @@ void Slots::parseRecord(const char *bytes, int64_t size) {
     RecordedPiece own;
     std::memcpy(&own, bytes + at, sizeof(own));
     at += int64_t(sizeof(own));
-    Piece piece = {own.bytes, own.slot, true, false,
-                   std::vector<bool>(size_t(own.bytes / kPage)), 0};
+    Piece piece = {own.bytes,
+                   own.slot,
+                   true,
+                   false,
+                   std::vector<bool>(size_t(own.bytes / kPage)),
+                   0};
     pieces.emplace(own.offset, std::move(piece));
     if (own.isRecord)
       record = own.offset;
     end = std::max(end, getPlace(own.offset + own.bytes));
   }
   note.assign(bytes + at, size_t(size - at));
-  if (end > file.getBytes())
+  requireBytes(end);
+}
+
+void Slots::requireBytes(int64_t bytes) const {
+  if (bytes > file.getBytes())
     fail(STEPC_STORE_ERROR, "%s has become shorter", file.getName().c_str());
 }
 
@@ -178,8 +192,8 @@ std::map<int64_t, int64_t> Slots::getCommitted() const {
 
 void Slots::add(int64_t offset, int64_t bytes) {
   std::lock_guard<std::mutex> lock(mutex);
-  pieces[offset] = {bytes, 0, false, false,
-                    std::vector<bool>(size_t(bytes / kPage)), 0};
+  pieces[offset] = {
+      bytes, 0, false, false, std::vector<bool>(size_t(bytes / kPage)), 0};
 }
 
 bool Slots::remove(int64_t offset) {
@@ -251,8 +265,8 @@ void Slots::write(const void *from, int64_t bytes, int64_t offset) {
 }
 
 static int64_t getRecordBytes(int64_t numPieces, int64_t noteBytes) {
-  return int64_t(sizeof(int64_t)) +
-         numPieces * int64_t(sizeof(RecordedPiece)) + noteBytes;
+  return int64_t(sizeof(int64_t)) + numPieces * int64_t(sizeof(RecordedPiece)) +
+         noteBytes;
 }
 
 int64_t Slots::getMissingRoom(int64_t noteBytes) const {
@@ -333,11 +347,9 @@ std::vector<Slots::Freed> Slots::commit(const void *own, int64_t bytes) {
   note.reserve(size_t(bytes));
   try {
     // What fails here may be on the disk, or in part.
-    if (!STEPC_FAULT("durable-root-unsynced"))
-      syncAll(file);
+    syncAll(file);
     writeRoot(place, int64_t(made.size()), digest);
-    if (!STEPC_FAULT("durable-next-unsynced"))
-      syncAll(file);
+    syncAll(file);
   } catch (...) {
     broken = true;
     throw;

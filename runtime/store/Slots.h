@@ -51,6 +51,9 @@ public:
   /// Where both slots of what a store has at an offset begin.
   static int64_t getPlace(int64_t offset) { return 2 * offset + kPage; }
 
+  /// An Error where the file has fewer bytes: others have cut it.
+  void requireBytes(int64_t bytes) const;
+
   /// A piece of zeros; one that is given back. False: it is kept until the next
   /// commit, as the last one has it.
   void add(int64_t offset, int64_t bytes);
@@ -106,6 +109,7 @@ private:
   void complete();
   std::vector<Freed> settle();
   int64_t getSlotPlace(int64_t offset, const Piece &piece, bool other) const;
+  [[noreturn]] void failForeign() const;
   [[noreturn]] void failDamaged(const char *what) const;
 
   File &file;

@@ -70,6 +70,8 @@ int64_t Store::find(int64_t bytes) {
       fail(STEPC_OUT_OF_MEMORY, "a store has room for %lld bytes",
            static_cast<long long>(kReserved));
     const int64_t place = getPlace(fileBytes), room = getRoom(bytes);
+    if (slots)
+      slots->requireBytes(place);
     // A process that has ended may have left something behind what it
     // committed.
     if (file->extend(place, room) != 0 ||
@@ -232,8 +234,11 @@ void Store::write(uintptr_t address, int64_t bytes, const void *from) {
   forPages(address, bytes,
            [&](char *pages, int64_t offset, int64_t size, int64_t skipped,
                int64_t done, int64_t count) {
-             if (skipped || size != count)
-               readPages(pages, size, offset);
+             const int64_t last = size - kPage;
+             if (skipped || (size == kPage && count != size))
+               readPages(pages, kPage, offset);
+             if (last > 0 && skipped + count != size)
+               readPages(pages + last, kPage, offset + last);
              std::memcpy(pages + skipped,
                          static_cast<const char *>(from) + done, size_t(count));
              writePages(pages, size, offset);

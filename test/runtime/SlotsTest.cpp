@@ -146,9 +146,7 @@ public:
     // The note of one step needs another piece.
     image.note = std::string(number == 3 ? 20000 : 40, char('a' + number));
   }
-  void commit() {
-    store.commit(image.note.data(), int64_t(image.note.size()));
-  }
+  void commit() { store.commit(image.note.data(), int64_t(image.note.size())); }
 
   Image image;
 
@@ -261,7 +259,8 @@ TEST(Slots, aCutOfPowerLeavesTheStepBeforeOrBehind) {
       Opened store = open(left);
       const auto found = size_t(store->getSlots().getGeneration());
       // What follows the root's sync gives room back: it is the step's.
-      const bool mayBeBehind = step + 1 < begun.size() && count > begun[step + 1];
+      const bool mayBeBehind =
+          step + 1 < begun.size() && count > begun[step + 1];
       ASSERT_TRUE(found == step || (mayBeBehind && found == step + 1))
           << found << " of " << step << " at call " << count;
       numBehind += found != step;
@@ -360,9 +359,8 @@ TEST(Slots, filesThatAreNone) {
   };
   EXPECT_EQ("the disk is no file of states",
             refuse([](Disk &own) { own.content[0] = 'x'; }));
-  EXPECT_EQ("the disk is no file of states", refuse([](Disk &own) {
-              own.content.assign(10000, 'x');
-            }));
+  EXPECT_EQ("the disk is no file of states",
+            refuse([](Disk &own) { own.content.assign(10000, 'x'); }));
   EXPECT_EQ("the disk is no file of states", refuse([](Disk &own) {
               std::memset(own.content.data(), 0, size_t(kPage));
             }));

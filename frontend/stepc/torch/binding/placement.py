@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 
+from ... import errors
 from ..._describe import SCALE, State, is_scale
 from ..._store import SMALL, WINDOW_BYTES, WINDOWS, Store
 from ..tensors.host_memory import HostMemory
@@ -37,6 +38,10 @@ class Place:
             cut.
         threads: that read and write, 1 to 64.
         direct: pass the system's cache, where the file system can.
+        durable: the file has a name and stays, and has after each step all that belongs to it,
+            parameters too, whatever moment the process or the machine ends at; see ``recover``.
+            It has twice the size.
+        name: of that file.
 
     Raises ValueError and TypeError.
     """
@@ -48,6 +53,8 @@ class Place:
     window_bytes: int = WINDOW_BYTES
     threads: int = 4
     direct: bool = True
+    durable: bool = False
+    name: str = "states.stepc"
 
     def __post_init__(self):
         if self.states not in _PLACES:
@@ -58,6 +65,15 @@ class Place:
             raise TypeError(f"path is {self.path!r}, expected a path")
         if isinstance(self.fraction, bool) or not 0.0 <= self.fraction <= 1.0:
             raise ValueError(f"fraction is {self.fraction!r}, expected a number from 0 to 1")
+        if self.durable and not self.on_disk:
+            raise ValueError(
+                f"durable=True is for states on disk, and states is {self.states!r}, fraction "
+                f"{self.fraction}"
+            )
+        if not isinstance(self.name, str) or os.path.basename(self.name) in ("", ".", ".."):
+            raise ValueError(f"name is {self.name!r}, expected the name of a file")
+        if os.path.basename(self.name) != self.name:
+            raise ValueError(f"name is {self.name!r}, expected one without a folder: path is that")
         for name, least, most in (
             ("buffers", 2, 64),
             ("window_bytes", 4096, 1 << 34),
@@ -77,7 +93,7 @@ class Place:
 class StoreReport(NamedTuple):
     """Of the file that states lie in, bytes: of the file, and of it taken; read and written since
     it was made; of a window, and how many of these there are. ``direct``: whether the system's
-    cache is passed."""
+    cache is passed. ``step``: of a durable file how many steps it has had, of all processes."""
 
     file_bytes: int
     bytes_taken: int
@@ -86,6 +102,7 @@ class StoreReport(NamedTuple):
     window_bytes: int
     windows: int
     direct: bool
+    step: int | None = None
 
 
 class Stored:
@@ -142,14 +159,31 @@ class Placement:
                 False,
             )
         if self._store is None:
-            self._store = Store(
-                os.fspath(place.path),
-                place.window_bytes,
-                place.buffers,
-                place.threads,
-                not place.direct,
-            )
+            store = self._open_store()
+            if store.is_durable and store.generation:
+                self._store = None  # for others to open it
+                raise errors.StoreError(
+                    f"{self._file_of_states} has step {store.generation} of an earlier optimizer: "
+                    "recover() goes on with it; a file that nobody needs is to be removed",
+                    "STEPC_STORE_ERROR",
+                )
         return Stored(StoredStates(self._store), place, groups)
+
+    @property
+    def _file_of_states(self) -> str:
+        return f"the file of states '{os.path.join(self._placed.path, self._placed.name)}'"
+
+    def _open_store(self) -> Store:
+        place = self._placed
+        self._store = Store(
+            os.fspath(place.path),
+            place.window_bytes,
+            place.buffers,
+            place.threads,
+            not place.direct,
+            place.name if place.durable else None,
+        )
+        return self._store
 
     def stored(self) -> StoreReport | None:
         """Of the file that states lie in; None where none does, as before the first step."""
@@ -164,6 +198,7 @@ class Placement:
             info.windowBytes,
             info.numWindows,
             bool(info.direct),
+            self._store.generation if self._store.is_durable else None,
         )
 
     @property

@@ -36,6 +36,7 @@ from .apart import Apart, step_apart, without_gradients
 from .averages import Averages
 from .backward_checks import check as check_fused_backward
 from .backward_checks import in_two_passes
+from .durable import Durable
 from .eager import step_eagerly, why_eager
 from .fused_backward import BackwardSteps, InBackward
 from .gradients import Gradients
@@ -46,7 +47,7 @@ from .scalars import KeptScalars
 from .signature import signature_of
 
 
-class CompiledStep(OnRanks, Averages, Precision, Placement, KeptScalars, Saving, Gradients):
+class CompiledStep(OnRanks, Averages, Precision, Placement, KeptScalars, Durable, Saving, Gradients):
     """Mix-in before a class of ``torch.optim``: replaces ``step``.
 
     A class gives ``_zoo_name`` (or overrides ``_get_definition``), says in the
@@ -97,7 +98,8 @@ class CompiledStep(OnRanks, Averages, Precision, Placement, KeptScalars, Saving,
         Random bits are of ``seed`` (to 2**53), the step count of the parameter, its place
         in the groups and the element: the same on any threads and ranks.
     place: ``Place("disk", path=...)`` keeps states in a file between steps, which bring them
-        into windows of memory (docs/placement.md).
+        into windows of memory (docs/placement.md). With ``durable=True`` that file has each step,
+        and ``recover`` goes on with it.
     """
 
     _zoo_name: str | None = None
@@ -270,6 +272,8 @@ class CompiledStep(OnRanks, Averages, Precision, Placement, KeptScalars, Saving,
     def _step_all(self) -> None:
         with self._locked(), within(self._timeout):
             self._step_locked()
+            if self._placed is not None:
+                self._commit_step()
 
     def _locked(self) -> Lock:
         # Made here and not in __init__, so that copies have their own.
@@ -372,6 +376,7 @@ class CompiledStep(OnRanks, Averages, Precision, Placement, KeptScalars, Saving,
                 "the first step, or one after a change, cannot be captured in a CUDA graph; make "
                 "one before the capture"
             )
+        self._refuse_ranks()
         self._keep_scalars(previous)
         return make_binding(self, previous)
 

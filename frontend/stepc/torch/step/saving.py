@@ -72,7 +72,7 @@ class Saving:
 
     def _bring_states(self, packed: dict) -> None:
         """Reads what lies in a file, into copies that need no memory to stay in."""
-        if self._store is None:
+        if self._store is None or self._is_committing:
             return
         parts = self._parts() if is_distributed(self) else {}
         numbers = chain.from_iterable(group["params"] for group in packed["param_groups"])
@@ -242,6 +242,8 @@ def adopted(
     if name == "step" and not isinstance(value, torch.Tensor):
         return torch.tensor(float(value), dtype=torch.float32, device="cpu")
     if not isinstance(value, torch.Tensor):
+        return value
+    if isinstance(value, StoredState) and value.stays:
         return value
     value = in_memory(value, folder)
     if name == "step":

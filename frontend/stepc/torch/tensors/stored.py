@@ -92,6 +92,7 @@ class StoredState(torch.Tensor):
     """
 
     piece: Piece
+    stays = False  # where a state is loaded: it is not a copy that is wanted
 
     @classmethod
     def __torch_function__(cls, function, _types, args=(), kwargs=None):
@@ -105,6 +106,17 @@ class StoredState(torch.Tensor):
             )
         with torch._C.DisableTorchFunctionSubclass():
             return function(*args, **(kwargs or {}))
+
+    @staticmethod
+    def at(store: Store, offset: int, dtype: torch.dtype, shape, stride) -> StoredState:
+        """What an earlier process has left in the store; ``layout_in_file`` says where."""
+        like = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+        return StoredState._of(like, store.piece_at(offset, like.numel() * like.itemsize))
+
+    @property
+    def layout_in_file(self) -> tuple:
+        """What ``at`` takes behind the store."""
+        return self.piece.offset, self.dtype, tuple(self.shape), tuple(self.stride())
 
     @staticmethod
     def _of(like: torch.Tensor, piece: Piece) -> StoredState:
@@ -147,8 +159,11 @@ class StoredState(torch.Tensor):
         """Copies values into it, of its shape and any dtype and device."""
         if not self.numel():
             return
-        made = self._memory()
-        made.copy_(source)
+        made, own = source.detach(), (self.dtype, self.size(), self.stride())
+        alike = (made.dtype, made.size(), made.stride()) == own and not made.is_neg()
+        if not alike or made.device.type != "cpu":
+            made = self._memory()
+            made.copy_(source)
         self.piece.write(made.data_ptr(), self.size_in_bytes)
 
     def fill_(self, value: float) -> StoredState:

@@ -1,0 +1,252 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Steps that outlive their process: ``place=Place("disk", durable=True)`` (docs/placement.md).
+
+Behind each step the file of states gets all that belongs to it: states that lie there are there
+already, what lies in memory is written beside them, large tensors as pieces of the file and the
+rest in the note of the commit. So the file always has one step, and all of it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import torch
+
+from ... import errors
+from ..._store import SMALL
+from ..ranks.parts import is_distributed
+from ..tensors.stored import StoredState
+from .modes import outside
+from .saving import _LOAD_HOOKS, _SAVE_HOOKS
+
+_PARAMETER = ""  # the name of a record that is no state
+_UNIT = 16  # bytes that a small tensor begins at a multiple of
+
+
+class _Kept:
+    """What the file has of tensors in memory."""
+
+    def __init__(self):
+        self.pieces: dict[tuple[int, str], StoredState] = {}
+
+    def write(self, key: tuple[int, str], value: torch.Tensor, store) -> StoredState:
+        like = torch.empty_like(value, device="meta", requires_grad=False)
+        known = self.pieces.get(key)
+        layout = like.dtype, like.shape, like.stride()
+        if known is None or (known.dtype, known.shape, known.stride()) != layout:
+            self.pieces[key] = known = StoredState.make(store, like)
+        known.write(value)
+        return known
+
+
+class Durable:
+    """Mix-in of :class:`CompiledStep`."""
+
+    _in_file: _Kept | None = None
+    _is_committing = False  # state_dict() is then not for the user
+
+    def _is_durable(self) -> bool:
+        return self._placed is not None and self._placed.durable
+
+    # --- Behind a step ----------------------------------------------------------
+
+    def _commit_step(self) -> None:
+        """Has the file have the step that was made; StoreError, with the file at the one before,
+        and the optimizer steps no more."""
+        if not self._is_durable() or self._store is None or self._binding is None:
+            return
+        if self._binding.was_skipped():
+            return
+        try:
+            self._store.commit(self._make_note())
+        except errors.StoreError as error:
+            self._poison = f"the step was made, and is not in the file: {error}"
+            raise
+
+    def _make_note(self) -> bytes:
+        self._is_committing = True
+        try:
+            with self._without(_SAVE_HOOKS):
+                packed = self.state_dict()
+        finally:
+            self._is_committing = False
+        kept, records, small, held = self._in_file or _Kept(), [], _Small(), {}
+        self._in_file = kept
+        for key, value in _tensors_of(packed["state"], self.param_groups):
+            if isinstance(value, StoredState):
+                records.append((*key, False, value.layout_in_file))
+            elif not isinstance(value, torch.Tensor):
+                held[key] = value
+            elif value.numel() <= SMALL:
+                small.add(key, value)
+            else:
+                records.append((*key, True, kept.write(key, value, self._store).layout_in_file))
+                continue
+        alive = {(number, name) for number, name, is_kept, _ in records if is_kept}
+        kept.pieces = {key: piece for key, piece in kept.pieces.items() if key in alive}
+        note = {
+            "model": self._model(),
+            "groups": packed["param_groups"],
+            "records": records,
+            "small": small.packed(),
+            "held": held,
+        }
+        stream = io.BytesIO()
+        torch.save(note, stream)
+        return stream.getvalue()
+
+    def _model(self) -> dict:
+        """What the file is of, for comparisons: see ``_refuse_other``."""
+        interface = self._get_definition().interface()
+        return {
+            "optimizer": interface.name,
+            "states": sorted(interface.states),
+            "parameters": [
+                [(tuple(param.shape), str(param.dtype)) for param in group["params"]]
+                for group in self.param_groups
+            ],
+        }
+
+    # --- Its return -------------------------------------------------------------
+
+    @torch._disable_dynamo
+    def recover(self) -> int:
+        """Goes on with the last step that the file of ``place=Place("disk", durable=True)`` has,
+        of an earlier process or of this one: parameters, states, counts and the numbers in the
+        groups are those behind it, to the bit.
+
+        The optimizer is made as the one before was, of the same model. Returns how many steps the
+        file has had; 0, with nothing changed, where it has none. What else belongs to a step, as
+        the place in the data, a schedule of learning rates or a GradScaler, is the caller's to
+        bring there. StoreError for a file that is in use, damaged, or of another model or
+        optimizer; nothing has changed then.
+        """
+        if not self._is_durable():
+            raise errors.StepcError(
+                'recover() is for an optimizer with place=Place("disk", durable=True)'
+            )
+        self._refuse_ranks()
+        with self._locked():
+            store = self._reopened()
+            step = store.generation
+            if not step:
+                return 0
+            try:
+                note = torch.load(io.BytesIO(store.note()), weights_only=True)
+                self._refuse_other(note["model"])
+            except BaseException:
+                del store
+                self._store = None  # for others to open it
+                raise
+            with outside(), torch.no_grad():
+                self._take(note)
+            return step
+
+    def _reopened(self):
+        """The file as it was committed; what was stepped since is dropped."""
+        if self._store is not None:
+            self._keep_scalars(self._binding)
+            self._binding, self._in_file = None, None
+            for own in self.state.values():
+                for name in [n for n, value in own.items() if isinstance(value, StoredState)]:
+                    del own[name]
+            self._store = None
+        return self._open_store()
+
+    def _refuse_other(self, found: dict) -> None:
+        own, words = self._model(), None
+        if found["optimizer"] != own["optimizer"]:
+            words = f"of optimizer '{found['optimizer']}', and this one is '{own['optimizer']}'"
+        elif found["states"] != own["states"]:
+            words = f"with states {found['states']}, and this optimizer has {own['states']}"
+        else:
+            there, here = ([len(g) for g in one["parameters"]] for one in (found, own))
+            if there != here:
+                words = f"of groups of {there} parameters, and this optimizer has {here}"
+            else:
+                words = next(_differences(found["parameters"], own["parameters"]), None)
+        if words is not None:
+            raise errors.StoreError(f"{self._file_of_states} is {words}", "STEPC_STORE_ERROR")
+
+    def _take(self, note: dict) -> None:
+        """Gives parameters and states what the file has of them."""
+        store, kept = self._store, _Kept()
+        values: dict[tuple[int, str], object] = {**note["held"], **_Small.unpacked(note["small"])}
+        for number, name, is_kept, layout in note["records"]:
+            piece = StoredState.at(store, *layout)
+            if is_kept:
+                kept.pieces[number, name] = piece
+            values[number, name] = piece.read() if is_kept and name != _PARAMETER else piece
+        params = [param for group in self.param_groups for param in group["params"]]
+        states: dict[int, dict] = {}
+        for (number, name), value in values.items():
+            if name != _PARAMETER:
+                states.setdefault(number, {})[name] = value
+        with self._without(_LOAD_HOOKS):
+            StoredState.stays = True
+            try:
+                self.load_state_dict({"state": states, "param_groups": note["groups"]})
+            finally:
+                StoredState.stays = False
+        self._poison = "parameters were being read from the file"  # should one fail
+        for number, param in enumerate(params):
+            value = values[number, _PARAMETER]
+            param.copy_(value.read() if isinstance(value, StoredState) else value)
+        self._poison, self._in_file = None, kept
+
+    def _refuse_ranks(self) -> None:
+        if self._is_durable() and is_distributed(self):
+            raise errors.StepcError(
+                "place=Place(durable=True) is for parameters of one process, and these are "
+                "spread over ranks, of which each would have a step of its own"
+            )
+
+
+def _tensors_of(states: dict, groups: list[dict]) -> Iterator[tuple[tuple, object]]:
+    """Parameters and what is in their states, each with its place: number and name."""
+    params = (param for group in groups for param in group["params"])
+    for number, param in enumerate(params):
+        yield (number, _PARAMETER), param.detach()
+    for number, own in states.items():
+        for name, value in own.items():
+            yield (number, name), value
+
+
+def _differences(found: list, own: list) -> Iterator[str]:
+    for group, (there, here) in enumerate(zip(found, own, strict=True)):
+        for place, (one, other) in enumerate(zip(there, here, strict=True)):
+            if one != other:
+                yield (
+                    f"of another model: parameter {place} of group {group} has shape {one[0]} and "
+                    f"dtype {one[1]} there, and {other[0]} and {other[1]} here"
+                )
+
+
+class _Small:
+    """Tensors, all in one; each has its place there, dtype and shape."""
+
+    def __init__(self):
+        self._lines: list[torch.Tensor] = []
+        self._places: list[tuple] = []
+        self._size = 0
+
+    def add(self, key: tuple[int, str], value: torch.Tensor) -> None:
+        line = value.detach().cpu().contiguous().view(-1).view(torch.uint8)
+        self._places.append((*key, value.dtype, tuple(value.shape), self._size, line.numel()))
+        padding = -line.numel() % _UNIT
+        self._lines += [line, torch.zeros(padding, dtype=torch.uint8, device="cpu")]
+        self._size += line.numel() + padding
+
+    def packed(self) -> tuple:
+        lines = self._lines or [torch.zeros(0, dtype=torch.uint8, device="cpu")]
+        return torch.cat(lines), self._places
+
+    @staticmethod
+    def unpacked(packed: tuple) -> dict[tuple[int, str], torch.Tensor]:
+        line, places = packed
+        return {
+            (number, name): line[at : at + size].clone().view(dtype).view(shape)
+            for number, name, dtype, shape, at, size in places
+        }
