@@ -132,10 +132,12 @@ class DeviceError(StatusError):
 
 
 class StoreError(StatusError):
-    """The file that keeps states on disk has no room, or cannot be read or written. ``torn``:
-    whether it was in the middle of a step, which has changed some parameters and states."""
+    """The file that keeps states on disk, or that of another rank, has no room, or cannot be read
+    or written. ``torn``: whether it was in the middle of a step, which has changed some parameters
+    and states. ``unstepped``: whether all ranks have heard of it before any of them stepped."""
 
     torn = False
+    unstepped = False
 
 
 class BusyError(StatusError):

@@ -15,6 +15,7 @@
 #define STEPC_CPU_ENGINE_H
 
 #include "core/Engine.h"
+#include "core/Status.h"
 #include "cpu/Carried.h"
 #include "cpu/Code.h"
 #include "cpu/PlacedRun.h"
@@ -65,6 +66,7 @@ private:
   void fillScalars(int64_t segment, bool activeOnly);
   void runListed();
   bool runSegments(const StepWork &work);
+  [[noreturn]] void failPlaced(const Error &error, bool crossed);
   [[noreturn]] void failMidway();
   bool runRound(int64_t round) override;
   void addContributions(int64_t round);

@@ -12,6 +12,7 @@
 #include "core/Status.h"
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 
 using namespace stepc;
@@ -68,28 +69,43 @@ void cpu::Engine::runListed() {
     failMidway();
 }
 
-/// One by one, as those do that bring what they need into memory.
+/// One by one, as those do that bring what they need into memory. Where the
+/// store fails on one of several ranks, that one goes through the rounds that
+/// the others wait in, of whose results it makes nothing.
 bool cpu::Engine::runSegments(const StepWork &work) {
   FloatMode mode;
   placed.begin();
+  std::optional<Error> failure;
   try {
     for (int64_t s = 0; s < work.numSegments; ++s) {
-      if (!placed.run(work, work.segments[s], workers, *this))
-        return false;
+      try {
+        if (!failure && !placed.run(work, work.segments[s], workers, *this))
+          return false;
+      } catch (const Error &error) {
+        failure = error;
+        if (!work.roundsWait)
+          break;
+      }
       if (s + 1 < work.numSegments && !runRound(s))
         break;
     }
-  } catch (const Error &error) {
-    if (!placed.hasChanged())
-      throw;
-    broken = true;
-    fail(error.getStatus(),
-         "%s; some tensors were stepped before, and others were not",
-         error.what());
   } catch (...) {
     return false;
   }
+  if (failure)
+    failPlaced(*failure, work.roundsWait && work.numSegments > 1);
   return true;
+}
+
+/// `crossed`: whether other ranks have had rounds with this one.
+void cpu::Engine::failPlaced(const Error &error, bool crossed) {
+  if (!placed.hasChanged() && !crossed)
+    throw error;
+  broken = true;
+  fail(error.getStatus(), "%s; %s", error.what(),
+       placed.hasChanged()
+           ? "some tensors were stepped before, and others were not"
+           : "other ranks have gone on");
 }
 
 void cpu::Engine::failMidway() {

@@ -3,6 +3,7 @@
 """States that lie in files, one of each rank: on four ranks against one process with states in
 memory, to the bit."""
 
+import copy
 import os
 import tempfile
 
@@ -188,6 +189,97 @@ def checkpoints_of_parts():
         other.step()
         for (name, param), theirs in zip(own, single.param_groups[0]["params"], strict=True):
             same_bits(whole(param), theirs, f"{name}, loaded {more}")
+
+
+def give(params, own):
+    for name, param in params:
+        param.grad = distribute_tensor(own[name], param.device_mesh, param.placements)
+
+
+def refusal_of(optimizer):
+    try:
+        optimizer.step()
+    except errors.StoreError as error:
+        return error
+    raise AssertionError("it was stepped")
+
+
+@case
+def a_file_that_fails_on_one_rank():
+    """All ranks say so in that step, whether or not it exchanges anything, and step no more."""
+    values, grads = values_of()
+    for kind in (adamw, lambda ps, **more: st.apex.FusedLAMB(ps, **more)):
+        folder = tempfile.mkdtemp()
+        params = spread(WAYS["both"], mesh("both"), values)
+        optimizer = kind(params, place=st.Place("disk", path=folder, window_bytes=1 << 16))
+        give(params, grads[0])
+        optimizer.step()
+        saved = copy.deepcopy(optimizer.state_dict())  # counts would move
+        if dist.get_rank() == 2:
+            os.truncate(file_in(folder), 1 << 16)
+        give(params, grads[1])
+        error = refusal_of(optimizer)
+        assert error.torn or dist.get_rank() == 2, error
+        assert "has become shorter" in str(error), error
+        assert ("rank 2: " in str(error)) == (dist.get_rank() != 2), error
+        for ask in (optimizer.step, optimizer.state_dict):
+            try:
+                ask()
+            except errors.StatusError as refusal:
+                assert "load a state to go on" in str(refusal), refusal
+            else:
+                raise AssertionError("it went on")
+        optimizer.load_state_dict(saved)
+        optimizer.step()
+
+
+@case
+def a_file_that_one_rank_cannot_make():
+    """No rank steps; and all do where it can."""
+    values, grads = values_of()
+    alone, after = stepped(adamw, values, grads)
+    folder = tempfile.mkdtemp()
+    own = os.path.join(folder, "none") if dist.get_rank() == 1 else folder
+    params = spread(WAYS["fsdp2"], mesh("fsdp2"), values)
+    optimizer = adamw(params, place=st.Place("disk", path=own, window_bytes=1 << 16))
+    give(params, grads[0])
+    for _ in range(2):
+        error = refusal_of(optimizer)
+        assert "no file for states can be made in" in str(error), error
+        assert ("rank 1: " in str(error)) == (dist.get_rank() != 1), error
+        assert error.unstepped and not optimizer.state
+        for name, param in params:
+            same_bits(whole(param), values[name], f"{name}, refused")
+    if dist.get_rank() == 1:
+        os.mkdir(own)
+    dist.barrier()
+    optimizer.step()
+    for name, param in params:
+        same_bits(whole(param), after[0][name], f"{name}, made")
+
+
+def file_in(folder):
+    for own in os.listdir("/proc/self/fd"):
+        path = f"/proc/self/fd/{own}"
+        if os.path.islink(path) and os.readlink(path).startswith(folder):
+            return int(own)
+    raise AssertionError("there is no file")
+
+
+@case
+def files_that_outlive_their_process_are_of_one():
+    values, grads = values_of()
+    params = spread(WAYS["fsdp2"], mesh("fsdp2"), values)
+    own = st.Place("disk", path=tempfile.mkdtemp(), durable=True)
+    optimizer = adamw(params, place=own)
+    give(params, grads[0])
+    for ask in (optimizer.step, optimizer.recover):
+        try:
+            ask()
+        except errors.StepcError as error:
+            assert "is for parameters of one process" in str(error), error
+        else:
+            raise AssertionError("it was stepped")
 
 
 if __name__ == "__main__":

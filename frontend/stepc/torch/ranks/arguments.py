@@ -255,6 +255,7 @@ class OnRanks(PartsInStates):
         return contextlib.nullcontext() if self._reducer is None else self._reducer.no_sync()
 
     _told = None  # what ranks have told each other (distributed.py)
+    _have_files = False  # whether they have all made their files of states
 
     def _parts(self) -> dict:
         """What this rank has of each parameter, by ``id()``: without a word to others."""

@@ -32,6 +32,7 @@ from . import alike as _alike
 from .agreement import Item
 from .before_step import BeforeStep
 from .blocks import put_states, spread_gradients, states_of
+from .files import failure_of, refuse_failure
 from .in_parts import InParts
 from .in_passes import InPasses
 from .layouts import carriers
@@ -122,6 +123,7 @@ class DistributedBinding(InParts, InPasses):
         self._parts = list(parts)
         self._part_of = {id(part.param): part for part in self._parts}
         self._sharing = parts.sharing
+        self._have_files = optimizer._placed is not None and optimizer._placed.on_disk
         self._agree_on_parts(optimizer, parts, axes)
         if self._sharing.declared:
             self._sharing.agree()
@@ -209,6 +211,9 @@ class DistributedBinding(InParts, InPasses):
                 text = f"{part.name} of group {number}, {part.describe(axes)}"
                 items.append(Item(text, part.name, frozenset(along)))
                 spoken |= part.speaks(axes)
+        if self._have_files:
+            items.append(Item("states in files"))
+            spoken |= self._torch_mesh.shared_axes
         self._torch_mesh.tell(items)
         self._torch_mesh.agree(spoken)
 
@@ -276,7 +281,9 @@ class DistributedBinding(InParts, InPasses):
         if self._zero is not None and not self._zero.how.local_gradients:
             self._zero.compare_reduced(due)
         self._local.follow()
-        self._step_at_once(optimizer, facts)
+        failure = self._step_at_once(optimizer, facts)
+        if self._have_files:
+            refuse_failure(self._torch_mesh, failure)
         stepped = [p.param for p in self._parts if p.layout is not None and self._has_gradient(p)]
         torch._C._increment_version(stepped)
         self._inner.note_versions()
@@ -340,10 +347,11 @@ class DistributedBinding(InParts, InPasses):
                 "one before the capture"
             )
 
-    def _step_at_once(self, optimizer, facts: _alike.Facts) -> None:
-        """Steps all parts, whose gradients have come."""
+    def _step_at_once(self, optimizer, facts: _alike.Facts) -> errors.StoreError | None:
+        """Steps all parts, whose gradients have come. Returns what this rank's file has failed
+        with, behind all that other ranks wait for."""
         if self._inner is None:
-            self._bind()
+            self._bind_together(optimizer)
         self._ask_stages()
         if self._owners is not None:
             self._owners.bring(facts, self._state)
@@ -354,22 +362,30 @@ class DistributedBinding(InParts, InPasses):
                 # Where there are graphs the host does not know how many steps were taken.
                 before.run(facts, counted=not optimizer._captured)
             with _midway(optimizer, lambda: self.plan):
-                self._run_inner()
+                failure = failure_of(self._run_inner)
             if before is not None and self._before not in (None, before):
                 self._before.remember(before)
             # To ask a device would be to wait for it; parameters are then gathered as they were.
-            skipped = not self._on_device and self._inner.was_skipped()
+            skipped = not self._on_device and failure is None and self._inner.was_skipped()
             if self._before is not None and skipped:
                 self._before.was_skipped()
         finally:
             if before is not None:
                 before.end()
-        self._show()
-        if skipped:
-            return
-        if self._owners is not None:
+        if failure is None:
+            self._show()
+        if not skipped and self._owners is not None:
             with _midway(optimizer):
                 self._owners.send_back(self._state, self._local._keeps_step)
+        return failure
+
+    def _bind_together(self, optimizer) -> None:
+        """Where it is the first time, all ranks know that no file has failed before any steps."""
+        if not self._have_files or optimizer._have_files:
+            self._bind()
+            return
+        refuse_failure(self._torch_mesh, failure_of(self._bind), unstepped=True)
+        optimizer._have_files = True
 
     def _run_inner(self) -> None:
         spread_gradients(self._planned)

@@ -150,10 +150,28 @@ class TorchMesh:
             if len(axis.ranks) > 1:
                 _alike.compare(facts_along(axis.name), axis.group, self.device)
 
+    def failure_of_any(self, words: str, what: str) -> str:
+        """The words of a rank that has some, "" where none has: all ranks of the mesh together,
+        along one axis after the other."""
+        axes = [axis for axis in self._axes if len(axis.ranks) > 1]
+        failed = torch.tensor([int(bool(words))], device="cpu")
+        for axis in axes:
+            group = self.host(axis.group)
+            with exchanging(what, group):
+                dist.all_reduce(failed, dist.ReduceOp.MAX, group)
+        for axis in axes if failed else ():
+            words = next(filter(None, gathered(words, what, axis.group, self.device)), "")
+        return words
+
     def named(self, ranks: Iterable[Ranks]) -> set[str]:
         """The axes along which these ranks lie."""
         wanted = set(ranks)
         return {axis.name for axis in self._axes if axis.ranks in wanted}
+
+    @property
+    def shared_axes(self) -> set[str]:
+        """Those along which there are several ranks."""
+        return {axis.name for axis in self._axes if len(axis.ranks) > 1}
 
     def names_of(self, bits: int) -> set[str]:
         return {axis.name for number, axis in enumerate(self._axes) if bits >> number & 1}

@@ -47,7 +47,9 @@ from .scalars import KeptScalars
 from .signature import signature_of
 
 
-class CompiledStep(OnRanks, Averages, Precision, Placement, KeptScalars, Durable, Saving, Gradients):
+class CompiledStep(
+    OnRanks, Averages, Precision, Placement, KeptScalars, Durable, Saving, Gradients
+):
     """Mix-in before a class of ``torch.optim``: replaces ``step``.
 
     A class gives ``_zoo_name`` (or overrides ``_get_definition``), says in the
@@ -329,8 +331,8 @@ class CompiledStep(OnRanks, Averages, Precision, Placement, KeptScalars, Durable
                 if isinstance(error, errors.CommunicationError):
                     self._poison = str(error)
                 elif isinstance(error, errors.StoreError):
-                    # On ranks the others have made the step, or wait for this one.
-                    if error.torn or is_distributed(self):
+                    # On ranks others have made the step.
+                    if error.torn or (is_distributed(self) and not error.unstepped):
                         self._poison, self._is_torn = str(error), True
                 elif not isinstance(error, Exception) and is_distributed(self):
                     self._poison = f"{type(error).__name__} came in a step of several ranks"
