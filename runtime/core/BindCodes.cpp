@@ -9,6 +9,7 @@
 #include "core/StateCodes.h"
 #include "core/StateDims.h"
 #include "core/Status.h"
+#include "store/Store.h"
 
 #include "stepc/codes.h"
 
@@ -233,14 +234,19 @@ void Binder::addCodedNeed(const NewTensor &tensor) {
   need.codedTotal += total;
 }
 
+/// Whether what is f32 in a step lies in memory of the plan's.
+bool Binder::hasFloats(const StateCodes &codes) const {
+  return codes.kept && !(model.store && model.store->contains(codes.codes));
+}
+
 /// The bytes of a tensor's codes and scales, and of what is kept as f32 in a
 /// step.
-size_t Binder::getCodedBytes(const StateCodes &codes, bool own) {
+size_t Binder::getCodedBytes(const StateCodes &codes, bool own) const {
   size_t bytes = 0;
   if (own)
     bytes += roundUpToLine(size_t(codes.elements)) +
              roundUpToLine(size_t(codes.numScales) * sizeof(float));
-  if (codes.kept)
+  if (hasFloats(codes))
     bytes += size_t(StateCodes::getScratchBytes(codes.elements));
   return bytes;
 }
@@ -273,7 +279,7 @@ void Binder::allocateCodes() {
           codes,
           getVariant(tensor).operands[size_t(codes.operand)].initialValue);
     }
-    if (codes.kept) {
+    if (hasFloats(codes)) {
       codes.scratch = next;
       next += uintptr_t(StateCodes::getScratchBytes(codes.elements));
     }

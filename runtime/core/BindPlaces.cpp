@@ -44,8 +44,7 @@ int64_t stepc::getPieceCut(const std::vector<PlacedState> &states,
   return cut;
 }
 
-/// What a plan that runs elsewhere, or keeps f32 of codes over rounds, cannot
-/// have in a store.
+/// What a plan that runs elsewhere cannot have in a store.
 void Binder::requirePlaceable(const NewTensor &tensor, size_t operand) const {
   const Variant &variant = getVariant(tensor);
   const char *state = variant.operands[operand].name.c_str();
@@ -59,12 +58,6 @@ void Binder::requirePlaceable(const NewTensor &tensor, size_t operand) const {
     fail(STEPC_INVALID_ARGUMENT,
          "tensor %s: state '%s' is operand %zu, the first 64 can be on disk",
          name, state, operand);
-  if (tensor.bound.isCoded(operand) &&
-      model.isKept(tensor.bound.variant, operand))
-    fail(STEPC_INVALID_ARGUMENT,
-         "tensor %s: state '%s' is kept as codes on disk, and steps of '%s' "
-         "read it again after a round, for which its f32 would stay in memory",
-         name, state, model.getManifest().optimizer.c_str());
 }
 
 void Binder::addPlaced(PlacedState placed, NewTensor &tensor) const {
@@ -126,8 +119,32 @@ void Binder::setPlaces(NewTensor &tensor) const {
     placed.bytes = codes.numScales * int64_t(sizeof(float));
     placed.address = codes.scales;
     addPlaced(placed, tensor);
+    if (!codes.kept)
+      continue;
+    placed.kind = PlacedState::Kind::Floats;
+    placed.bytes = codes.elements * placed.itemSize;
+    placed.address = 0; // of allocateFloats
+    addPlaced(placed, tensor);
   }
   setPieces(tensor);
+}
+
+/// Takes room in the store for what is f32 in a step, and needs none between
+/// steps to be what it was.
+void Binder::allocateFloats() {
+  for (NewTensor &tensor : created)
+    for (PlacedState &placed : tensor.places) {
+      if (placed.kind != PlacedState::Kind::Floats)
+        continue;
+      const uintptr_t address = model.store->take(placed.bytes, true);
+      std::shared_ptr<void> given(
+          reinterpret_cast<void *>(address), [store = model.store](void *own) {
+            store->give(reinterpret_cast<uintptr_t>(own));
+          });
+      newBlocks.push_back({address, 0, std::move(given)});
+      placed.address = address;
+      tensor.codes[size_t(placed.codes)].scratch = address;
+    }
 }
 
 /// Where the tensor is cut, and how much memory a piece of it takes, or the

@@ -70,8 +70,10 @@ private:
   void setCodes(int64_t i, NewTensor &tensor) const;
   void setCodedSize(NewTensor &tensor) const;
   void addCodedNeed(const NewTensor &tensor);
-  static size_t getCodedBytes(const StateCodes &codes, bool own);
+  bool hasFloats(const StateCodes &codes) const;
+  size_t getCodedBytes(const StateCodes &codes, bool own) const;
   void allocateCodes();
+  void allocateFloats();
   void addCodes(NewTensor &tensor) noexcept;
 
   // BindPlaces.cpp

@@ -27,7 +27,8 @@ namespace stepc {
 
 /// One array of a state.
 struct PlacedState {
-  enum class Kind : uint8_t { Plain, Codes, Scales };
+  /// Floats: the f32 of codes that stay so over rounds of a step.
+  enum class Kind : uint8_t { Plain, Codes, Scales, Floats };
 
   Kind kind = Kind::Plain;
   /// Of the variant.

@@ -24,6 +24,7 @@ void Binder::run(int64_t *outIds) {
     describe(i);
   allocateStates();
   allocateCodes();
+  allocateFloats();
   allocateTiles();
   allocateWorkspace();
   allocateExchange();

@@ -74,6 +74,9 @@ void PlacedRun::point(const PlacedPiece &piece, uintptr_t address) const {
   case PlacedState::Kind::Scales:
     model.codes[size_t(state.codes)].scales = begin;
     return;
+  case PlacedState::Kind::Floats:
+    model.codes[size_t(state.codes)].scratch = begin;
+    return;
   }
 }
 

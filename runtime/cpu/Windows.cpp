@@ -41,6 +41,37 @@ bool Windows::next(Window &window) {
   return false;
 }
 
+namespace {
+
+/// What a segment has an array for: nothing, to be in a window, to be read
+/// into it, and written from it.
+struct Moves {
+  bool any;
+  bool in;
+  bool out;
+};
+
+} // namespace
+
+/// What is f32 over rounds is decoded in the first segment that has to do with
+/// it, and encoded in the last.
+static Moves getMoves(const WorkPart &part, const PlacedState &state) {
+  auto has = [&](uint64_t operands) {
+    return (operands >> state.operand & 1) != 0;
+  };
+  const bool decodes = has(part.reads), encodes = has(part.writes);
+  switch (state.kind) {
+  case PlacedState::Kind::Plain:
+    break;
+  case PlacedState::Kind::Codes:
+  case PlacedState::Kind::Scales:
+    return {decodes || encodes, true, encodes};
+  case PlacedState::Kind::Floats:
+    return {has(part.uses), !decodes, !encodes};
+  }
+  return {has(part.uses), true, has(part.changes)};
+}
+
 /// Calls visit(state, from, to) with the bytes of elements [first, end) of each
 /// array that the segment has to do with; of all of it where `end` is -1.
 template <typename Visit>
@@ -49,7 +80,7 @@ void Windows::forPlaces(int64_t row, int64_t first, int64_t end,
   RowPlaces own = part->rowPlaces ? part->rowPlaces[row] : RowPlaces();
   const PlacedState *begin = part->places + own.first;
   for (const PlacedState *state = begin; state != begin + own.count; ++state) {
-    if (!(part->uses >> state->operand & 1))
+    if (!getMoves(*part, *state).any)
       continue;
     int64_t to = end < 0 ? state->bytes : state->getOffset(end, codes);
     visit(*state, state->getOffset(first, codes), std::min(to, state->bytes));
@@ -79,15 +110,16 @@ void Windows::add(int64_t row, int64_t first, int64_t end,
                 row * part->call.rowWords + part->operandsWord;
   forPlaces(
       row, first, end, [&](const PlacedState &state, int64_t from, int64_t to) {
+        const Moves moves = getMoves(*part, state);
         const Span span = {int64_t(state.address - base) + from,
-                           roundUpToPage(to - from), window.bytes,
-                           (part->changes >> state.operand & 1) != 0};
+                           roundUpToPage(to - from), window.bytes, moves.out,
+                           moves.in};
         window.pieces.push_back(
             {&state, words + state.operand, first, window.bytes});
         window.bytes += span.bytes;
         Span *last = window.spans.empty() ? nullptr : &window.spans.back();
         if (last && last->offset + last->bytes == span.offset &&
-            last->changes == span.changes)
+            last->changes == span.changes && last->reads == span.reads)
           last->bytes += span.bytes;
         else
           window.spans.push_back(span);

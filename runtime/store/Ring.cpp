@@ -65,7 +65,7 @@ void Ring::split(int slot, bool isWrite, const std::vector<Span> &spans,
                  Take &&take) {
   Slot &own = slots[size_t(slot)];
   for (const Span &span : spans) {
-    if (isWrite && !span.changes)
+    if (isWrite ? !span.changes : !span.reads)
       continue;
     for (int64_t first = 0; first < span.bytes; first += kRequestBytes) {
       take(Request{slot, isWrite, span.offset + first,
@@ -101,7 +101,12 @@ void Ring::write(int slot, const std::vector<Span> &spans) {
 
 void Ring::awaitRead(int slot) {
   std::unique_lock<std::mutex> lock(mutex);
-  done.wait(lock, [&] { return failure || slots[size_t(slot)].numReads == 0; });
+  // Of what is not read before, those that were written last may be on their
+  // way.
+  const Slot &own = slots[size_t(slot)];
+  done.wait(lock, [&] {
+    return failure || (own.numReads == 0 && own.numWrites == 0);
+  });
   if (failure)
     std::rethrow_exception(failure);
 }

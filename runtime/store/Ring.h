@@ -34,8 +34,9 @@ struct Span {
   int64_t offset;
   int64_t bytes;
   int64_t at;
-  /// Whether they are written back.
+  /// Whether they are written back; and whether they are read before.
   bool changes;
+  bool reads = true;
 };
 
 /// Called by one thread.

@@ -162,12 +162,11 @@ void Slots::parseRecord(const char *bytes, int64_t size) {
     RecordedPiece own;
     std::memcpy(&own, bytes + at, sizeof(own));
     at += int64_t(sizeof(own));
-    Piece piece = {own.bytes,
-                   own.slot,
-                   true,
-                   false,
-                   std::vector<bool>(size_t(own.bytes / kPage)),
-                   0};
+    Piece piece = {};
+    piece.bytes = own.bytes;
+    piece.slot = own.slot;
+    piece.committed = true;
+    piece.written.resize(size_t(own.bytes / kPage));
     pieces.emplace(own.offset, std::move(piece));
     if (own.isRecord)
       record = own.offset;
@@ -190,10 +189,13 @@ std::map<int64_t, int64_t> Slots::getCommitted() const {
   return found;
 }
 
-void Slots::add(int64_t offset, int64_t bytes) {
+void Slots::add(int64_t offset, int64_t bytes, bool scratch) {
   std::lock_guard<std::mutex> lock(mutex);
-  pieces[offset] = {
-      bytes, 0, false, false, std::vector<bool>(size_t(bytes / kPage)), 0};
+  Piece piece = {};
+  piece.bytes = bytes;
+  piece.scratch = scratch;
+  piece.written.resize(size_t(bytes / kPage));
+  pieces[offset] = std::move(piece);
 }
 
 bool Slots::remove(int64_t offset) {
@@ -219,6 +221,8 @@ Slots::Run Slots::findRun(int64_t offset, int64_t bytes, bool isWrite) const {
   const Piece &piece = own->second;
   const int64_t skipped = offset - own->first;
   bytes = std::min(bytes, piece.bytes - skipped);
+  if (piece.scratch)
+    return {getSlotPlace(own->first, piece, false) + skipped, bytes};
   auto isThere = [&](int64_t at) {
     return bool(piece.written[size_t(at / kPage)]);
   };
@@ -235,6 +239,8 @@ void Slots::mark(int64_t offset, int64_t bytes) {
   std::lock_guard<std::mutex> lock(mutex);
   auto own = std::prev(pieces.upper_bound(offset));
   Piece &piece = own->second;
+  if (piece.scratch)
+    return;
   int64_t page = (offset - own->first) / kPage;
   for (const int64_t end = page + bytes / kPage; page < end; ++page) {
     piece.numWritten += !piece.written[size_t(page)];
@@ -304,7 +310,7 @@ std::string Slots::makeRecord(const void *own, int64_t bytes) const {
   std::string made(sizeof(int64_t), 0);
   int64_t count = 0;
   for (const auto &[offset, piece] : pieces) {
-    if (piece.given)
+    if (piece.given || piece.scratch)
       continue;
     const bool isRecord = offset == record;
     const bool flips = piece.numWritten != 0 || isRecord;
@@ -370,7 +376,7 @@ std::vector<Slots::Freed> Slots::settle() {
       next = pieces.erase(next);
       continue;
     }
-    piece.committed = true;
+    piece.committed = !piece.scratch;
     if (piece.numWritten) {
       piece.slot = 1 - piece.slot;
       piece.written.assign(piece.written.size(), false);

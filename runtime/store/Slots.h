@@ -54,9 +54,10 @@ public:
   /// An Error where the file has fewer bytes: others have cut it.
   void requireBytes(int64_t bytes) const;
 
-  /// A piece of zeros; one that is given back. False: it is kept until the next
+  /// A piece of zeros, `scratch`: which is written in place, and not committed;
+  /// one that is given back. False: it is kept until the next
   /// commit, as the last one has it.
-  void add(int64_t offset, int64_t bytes);
+  void add(int64_t offset, int64_t bytes, bool scratch = false);
   bool remove(int64_t offset);
 
   /// Pages, from page to page.
@@ -88,6 +89,7 @@ private:
     int32_t slot = 0;
     bool committed = false;
     bool given = false;
+    bool scratch = false;
     /// By page, whether it is in the other slot.
     std::vector<bool> written;
     int64_t numWritten = 0;

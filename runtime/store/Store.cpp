@@ -89,21 +89,21 @@ int64_t Store::find(int64_t bytes) {
   return offset;
 }
 
-uintptr_t Store::take(int64_t bytes) {
+uintptr_t Store::take(int64_t bytes, bool scratch) {
   if (bytes < 0 || bytes > kReserved)
     fail(STEPC_INVALID_ARGUMENT, "%lld bytes are none that a store can have",
          static_cast<long long>(bytes));
   requireOwn();
   std::lock_guard<std::mutex> lock(mutex);
-  return getAddress(takePages(std::max(roundUpToPage(bytes), kPage)));
+  return getAddress(takePages(std::max(roundUpToPage(bytes), kPage), scratch));
 }
 
-int64_t Store::takePages(int64_t bytes) {
+int64_t Store::takePages(int64_t bytes, bool scratch) {
   int64_t offset = find(bytes);
   taken.emplace(offset, bytes);
   takenBytes += bytes;
   if (slots)
-    slots->add(offset, bytes);
+    slots->add(offset, bytes, scratch);
   return offset;
 }
 

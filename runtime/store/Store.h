@@ -42,8 +42,9 @@ public:
   Store(const Store &) = delete;
   Store &operator=(const Store &) = delete;
 
-  /// So many bytes, zeros, from a page on.
-  uintptr_t take(int64_t bytes);
+  /// So many bytes, zeros, from a page on. `scratch`: of a durable store, what
+  /// is not committed.
+  uintptr_t take(int64_t bytes, bool scratch = false);
   void give(uintptr_t address);
   bool contains(uintptr_t address) const noexcept {
     return address - base < uintptr_t(kReserved);
@@ -84,7 +85,7 @@ private:
   static constexpr int64_t kReserved = int64_t(1) << 40;
 
   int64_t find(int64_t bytes);
-  int64_t takePages(int64_t bytes);
+  int64_t takePages(int64_t bytes, bool scratch = false);
   void release(int64_t offset, int64_t bytes);
   int64_t getPlace(int64_t offset) const {
     return slots ? Slots::getPlace(offset) : offset;

@@ -116,19 +116,10 @@ def norms_that_cross_ranks():
 
 
 @case
-def codes_that_a_later_round_needs_are_refused():
-    values, grads = values_of()
-    params = spread(WAYS["fsdp2"], mesh("fsdp2"), values)
-    optimizer = st.apex.FusedLAMB(params, state_dtype="q8", place=place())
-    for name, param in params:
-        param.grad = distribute_tensor(grads[0][name], param.device_mesh, param.placements)
-    try:
-        optimizer.step()
-    except errors.StatusError as error:
-        assert "read it again after a round" in str(error), error
-        assert "exp_avg" in str(error), error
-    else:
-        raise AssertionError("it was stepped")
+def codes_that_a_later_round_needs():
+    """Their float32 lies in the file from one round to the next."""
+    compare("fsdp2", lambda ps, **more: st.apex.FusedLAMB(
+        ps, state_dtype="q8", reproducible=True, **more), least=6)  # fmt: skip
 
 
 @case

@@ -17,7 +17,7 @@ import torch
 from ... import errors
 from ..._store import SMALL
 from ..ranks.parts import is_distributed
-from ..tensors.stored import StoredState
+from ..tensors.stored import StoredState, StoredStates
 from .modes import outside
 from .saving import _LOAD_HOOKS, _SAVE_HOOKS
 
@@ -36,7 +36,7 @@ class _Kept:
         known = self.pieces.get(key)
         layout = like.dtype, like.shape, like.stride()
         if known is None or (known.dtype, known.shape, known.stride()) != layout:
-            self.pieces[key] = known = StoredState.make(store, like)
+            self.pieces[key] = known = StoredStates(store).make(like)
         known.write(value)
         return known
 
