@@ -65,7 +65,7 @@ static Moves getMoves(const WorkPart &part, const PlacedState &state) {
     break;
   case PlacedState::Kind::Codes:
   case PlacedState::Kind::Scales:
-    return {decodes || encodes, true, encodes};
+    return {decodes || encodes, decodes, encodes};
   case PlacedState::Kind::Floats:
     return {has(part.uses), !decodes, !encodes};
   }

@@ -300,6 +300,33 @@ TEST(Ring, failuresEndItAndItGoesOn) {
   }
 }
 
+TEST(Ring, spansThatAreNewAreNotRead) {
+  Made made(true, 2, 2);
+  uintptr_t address = made.store->take(4 * kPage);
+  const int64_t offset = made.store->getOffset(address);
+  made.file->say = [](bool isWrite, size_t bytes, int64_t) -> int64_t {
+    if (isWrite)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return int64_t(bytes);
+  };
+  Ring ring(made.store, kPage);
+  for (char i = 0; i < 4; ++i) {
+    const std::vector<Span> spans = {
+        {offset + i * kPage, kPage, 0, true, false}};
+    ring.read(0, spans);
+    ring.awaitRead(0); // and for what was written from there
+    std::memset(ring.getData(0), i + 1, size_t(kPage));
+    ring.write(0, spans);
+  }
+  ring.settle();
+  EXPECT_EQ(0, made.store->getBytesRead());
+  for (int64_t i = 0; i < 4; ++i) {
+    std::vector<char> page(size_t(kPage), char(i + 1)), back(page.size());
+    made.store->read(address + uintptr_t(i * kPage), kPage, back.data());
+    EXPECT_EQ(page, back) << i;
+  }
+}
+
 TEST(Ring, spansThatStayAreNotWritten) {
   Made made;
   uintptr_t address = made.store->take(4 * kPage);

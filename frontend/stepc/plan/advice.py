@@ -178,7 +178,7 @@ def _refusal(plan: Plan, place: str, stored: disk.OnDisk, device: str) -> str:
         return ""
     if device == "cuda":
         return NOT_ON_CUDA[DISK]
-    return stored.refusal if stored.states else "no state is large enough for a disk"
+    return "" if stored.states else "no state is large enough for a disk"
 
 
 # --- The line -----------------------------------------------------------------

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from .._describe import BLOCK, Tensor, is_scale
+from .._describe import BLOCK, SCALE, Tensor, is_scale
 from .._store import SMALL, WINDOW_BYTES, WINDOWS
 from ..schedule import widths
 from .account import coded_bytes, held_over_rounds
@@ -20,13 +20,11 @@ from .planning import Plan
 
 @dataclass
 class OnDisk:
-    """Bytes: of states on disk, read and written in a step, and of the windows in memory.
-    ``refusal``: why a step would be refused, "" where it is not."""
+    """Bytes: of states on disk, read and written in a step, and of the windows in memory."""
 
     states: int = 0
     moved: int = 0
     windows: int = 0
-    refusal: str = ""
 
 
 def of_plan(plan: Plan) -> OnDisk:
@@ -51,17 +49,19 @@ def of_parts(package: Package, parts: Counter[Part]) -> OnDisk:
             continue
         kernels, coded = widths(variant), coded_bytes(described)
         own = [s for s in described.states if s.is_full and s.bytes and s.name not in AVERAGES]
-        again = held_over_rounds(kernels).intersection(coded)
-        if again and not found.refusal:
-            name = min(again)
-            found.refusal = f"codes of '{name}' are read again after a round, and cannot be on disk"
+        held, floats = held_over_rounds(kernels).intersection(coded), 4 * described.elements
         for state in own:
-            reads = {k.segment for k in kernels if state.name in (*k.reads, *k.writes)}
-            writes = {k.segment for k in kernels if state.name in k.writes}
+            name = state.name.removesuffix(SCALE)
+            uses = {k.segment for k in kernels if name in (*k.reads, *k.writes)}
+            writes = {k.segment for k in kernels if name in k.writes}
+            times = 2 if name in held else len(uses) + len(writes)
             found.states += count * state.bytes
-            found.moved += count * state.bytes * (len(reads) + len(writes))
+            found.moved += count * state.bytes * times
+            if state.name in held:  # they lie there from one segment to the next
+                found.states += count * floats
+                found.moved += count * floats * 2 * (len(uses) - 1)
         if not _in_pieces(part, described, variant):  # a window has all of the tensor
-            largest = max(largest, sum(state.bytes for state in own))
+            largest = max(largest, sum(state.bytes for state in own) + len(held) * floats)
     found.windows = WINDOWS * max(WINDOW_BYTES, largest) if found.states else 0
     return found
 
