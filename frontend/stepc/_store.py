@@ -34,6 +34,7 @@ class Store:
     ):
         self._lib = load_library()
         self.handle = c_void_p()
+        self.device = None  # on which states are stepped, or None: the processor
         config = StoreConfig(
             ctypes.sizeof(StoreConfig),
             os.fsencode(directory),

@@ -9,6 +9,7 @@
 #include "core/Fault.h"
 #include "core/Reserve.h"
 #include "core/Status.h"
+#include "store/File.h"
 
 #include <algorithm>
 #include <cmath>
@@ -89,6 +90,8 @@ void Binder::allocateWorkspace() {
     if (tensor.bound.elsewhere)
       continue;
     need.piece = std::max(need.piece, tensor.pieceBytes);
+    for (const PlacedState &state : tensor.places)
+      need.placedTotal += store::roundUpToPage(state.bytes);
     addCodedNeed(tensor);
     const RowSize &rows = tensor.bound.size;
     if (model.classes[tensor.bound.rowClass].isLarge(rows)) {

@@ -49,10 +49,13 @@ void Binder::requirePlaceable(const NewTensor &tensor, size_t operand) const {
   const Variant &variant = getVariant(tensor);
   const char *state = variant.operands[operand].name.c_str();
   const char *name = tensor.name.c_str();
-  if (model.place.device_type != kDLCPU)
-    fail(STEPC_DEVICE_MISMATCH,
-         "tensor %s: state '%s' is on disk, and the plan runs on %s: it can be "
-         "so on the cpu",
+  if (model.place.device_type != kDLCPU &&
+      (!model.codes.empty() ||
+       std::any_of(created.begin(), created.end(),
+                   [](const NewTensor &own) { return !own.codes.empty(); })))
+    fail(STEPC_INVALID_ARGUMENT,
+         "tensor %s: state '%s' is on disk, and states are codes: on %s there "
+         "can be one of both",
          name, state, plan.engine->getName().c_str());
   if (operand >= 64)
     fail(STEPC_INVALID_ARGUMENT,

@@ -39,6 +39,8 @@ struct WorkspaceNeed {
   int64_t shared = 0;
   /// The largest piece of a tensor with states in a store; 0: there is none.
   int64_t piece = 0;
+  /// What of all tensors lies there.
+  int64_t placedTotal = 0;
   /// Where rows are worked on together, the f32 of states that are codes: of
   /// what is worked on at once the largest, and of all; and how many there are.
   int64_t codedLargest = 0;

@@ -48,10 +48,12 @@ public:
   /// Cuts a list into windows, of which nothing is decoded yet.
   void cut(const RowList &list, bool inChunks) {
     passes.clear();
-    windows.cut(list, inChunks, kCodesWindowBytes,
-                [&](int64_t row, int64_t first, int64_t last) {
-                  return measure(list, row, first, last);
-                });
+    windows.cut(
+        list, inChunks, kCodesWindowBytes,
+        [&](int64_t row, int64_t first, int64_t last) {
+          return measure(list, row, first, last);
+        },
+        [](int64_t) { return int64_t(1); });
   }
   /// Makes the rows of pieces; what they have of f32 lies from `scratch` on.
   /// `operandsWord`: where the operands of a row begin.

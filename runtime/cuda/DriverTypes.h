@@ -72,6 +72,8 @@ using CUstreamCaptureStatus = int;
   X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)                                    \
   X(CU_MEMORYTYPE_HOST, 1)                                                     \
   X(CU_MEMHOSTALLOC_PORTABLE, 1)                                               \
+  X(CU_MEMHOSTREGISTER_PORTABLE, 1)                                            \
+  X(CU_MEMHOSTREGISTER_DEVICEMAP, 2)                                           \
   X(CU_EVENT_DISABLE_TIMING, 2)                                                \
   X(CU_STREAM_NON_BLOCKING, 1)                                                 \
   X(CU_STREAM_CAPTURE_MODE_GLOBAL, 0)                                          \

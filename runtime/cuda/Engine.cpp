@@ -38,7 +38,8 @@ void cuda::setEngine(Plan &plan, const StepcCudaConfig &config) {
 }
 
 cuda::Engine::Engine(Model &model, const StepcCudaConfig &config)
-    : stepc::Engine(model), executor(model.package, config, broken) {
+    : stepc::Engine(model), executor(model.package, config, broken),
+      placed(model, executor.getDevice()) {
   if (model.exchange.isWide())
     executor.setExchange(&model.exchange);
   if (!model.groups.empty())
@@ -120,13 +121,16 @@ void cuda::Engine::fillCodes(const StateCodes &codes, double value) {
                  allScales.size() * sizeof(float));
 }
 
+/// What lies in a store is brought where the device reaches it.
 bool cuda::Engine::hasMemory(uintptr_t address) const noexcept {
-  return executor.hasMemory(address);
+  return (model.store && model.store->contains(address)) ||
+         executor.hasMemory(address);
 }
 
 void cuda::Engine::requireMemory(uintptr_t address,
                                  const OperandName &name) const {
-  executor.requireMemory(address, name);
+  if (!model.store || !model.store->contains(address))
+    executor.requireMemory(address, name);
 }
 
 /// Takes what so many groups like this one need. Lists name all of them.
@@ -166,13 +170,18 @@ void cuda::Engine::reserveTensors(size_t numTensors) {
   reserveAtLeast(listedCohorts, numTensors);
 }
 
-/// Where states are codes each window may have a piece of a row more.
+/// Where states are codes, or lie in a store, each window may have a piece of a
+/// row more.
 void cuda::Engine::reserveRows(size_t rowClass) {
   const RowClass &rows = model.classes[rowClass];
   int64_t numWindows = countCodesWindows(need, model.classes.size());
-  executor.reserveRows(
-      rowClass, rows.getTableCapacity() + numWindows * rows.getRowWords(),
-      rows.getChunkCapacity(), rows.getFinishCapacity());
+  int64_t numPieces =
+      numWindows + placed.countWindows(need, model.classes.size());
+  executor.reserveRows(rowClass,
+                       rows.getTableCapacity() + numPieces * rows.getRowWords(),
+                       rows.getChunkCapacity(), rows.getFinishCapacity());
+  if (numPieces > numWindows)
+    placed.reserveRows(rowClass, numPieces - numWindows);
   if (numWindows)
     coded[rowClass].reserve(rows, numWindows,
                             model.getManifest().getNumSegments());
@@ -184,6 +193,20 @@ void cuda::Engine::reserveWorkspace(const WorkspaceNeed &own) {
   need = own;
   if (need.codedStates)
     reserveCodes();
+  if (need.piece)
+    reservePlaced();
+}
+
+void cuda::Engine::reservePlaced() {
+  placed.reserve(need);
+  const Manifest &manifest = model.getManifest();
+  size_t mostEntries = 0;
+  for (const Variant &variant : manifest.variants)
+    mostEntries = std::max(mostEntries, variant.schedule.size());
+  auto numWindows = size_t(placed.countWindows(need, model.classes.size()));
+  executor.reservePlaced(
+      &placed,
+      numWindows * (2 * size_t(manifest.getNumSegments()) + mostEntries));
 }
 
 void cuda::Engine::reserveCodes() {
@@ -204,7 +227,10 @@ void cuda::Engine::reserveCodes() {
 }
 
 /// What graphs may still name is kept when it goes.
-void cuda::Engine::commit() noexcept { model.exchange.freeReplaced(); }
+void cuda::Engine::commit() noexcept {
+  model.exchange.freeReplaced();
+  placed.commit();
+}
 
 /// The next step or upload does it, for all tensors.
 void cuda::Engine::forgetCarried(size_t first, size_t end) noexcept {
@@ -241,6 +267,9 @@ bool cuda::Engine::listsAreStored() const {
 /// each launch of the graph would store again; nor lists.
 void cuda::Engine::requireStep() {
   capturing = executor.isCapturing();
+  if (capturing && placed.any())
+    fail(STEPC_WRONG_STATE, "the stream captures a graph, and steps bring "
+                            "states from disk, for which the host waits");
   if (capturing && !listsAreStored())
     fail(STEPC_WRONG_STATE,
          "the stream captures a graph, and other tensors have gradients than "

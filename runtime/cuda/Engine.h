@@ -97,6 +97,7 @@ private:
   void requireNoCapture(const char *call);
   void reserveRounds(size_t numTensors, size_t numGroups);
   void reserveCodes();
+  void reservePlaced();
   size_t countCarriedWords(size_t numTensors) const;
   bool listsAreStored() const;
   void leaveToDevice();
@@ -107,6 +108,7 @@ private:
   void list(bool activeOnly);
   void listRows();
   void listCodes(ListedRows &rows);
+  void listPlaced(ListedRows &rows);
   void listScalars(bool activeOnly);
   void listFollowed(bool activeOnly);
   void listGroups();
@@ -132,6 +134,7 @@ private:
   DeviceStep step;
   /// One for each class, where some state is codes, and what they need.
   std::vector<CodedWindows> coded;
+  PlacedRun placed;
   WorkspaceNeed need;
   /// The cohort of each entry of the list of scalars; -1 - id for a tensor that
   /// another rank steps, whose steps the device counts.

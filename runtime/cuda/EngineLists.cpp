@@ -21,6 +21,7 @@ using namespace stepc::cuda;
 /// The classes that have rows.
 void cuda::Engine::listRows() {
   step.rows.clear();
+  placed.beginLists();
   if (step.chunksChanged)
     step.codes.clear();
   for (size_t c = 0; c < model.classes.size(); ++c) {
@@ -31,8 +32,16 @@ void cuda::Engine::listRows() {
     rows.rowClass = c;
     if (model.classes[c].hasCodes())
       listCodes(rows);
+    if (placed.any() && rows.rowPlaces)
+      listPlaced(rows);
     step.rows.push_back(rows);
   }
+}
+
+/// Has the device work on what of a class lies in a store window by window.
+void cuda::Engine::listPlaced(ListedRows &rows) {
+  static_cast<RowList &>(rows) = placed.cut(rows.rowClass, rows);
+  rows.placed = true;
 }
 
 /// Cuts the list of a class into windows, where it is another one than before,

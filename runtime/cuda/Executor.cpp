@@ -134,6 +134,11 @@ void Executor::reserveCodes(size_t bytes, size_t words, size_t numLaunches) {
   launches.reserve(numOwnLaunches + numLaunches);
 }
 
+void Executor::reservePlaced(PlacedRun *own, size_t numLaunches) {
+  launches.reserve(numOwnLaunches + numLaunches);
+  placed = own;
+}
+
 void Executor::reserveCohorts(size_t cohorts, size_t slots) {
   ContextScope scope(*device);
   reserve(scalars, cohorts * STEPC_SCALAR_ENTRY_WORDS);

@@ -31,6 +31,7 @@
 #include "core/TensorView.h"
 #include "cuda/CodedWindows.h"
 #include "cuda/Launcher.h"
+#include "cuda/PlacedRun.h"
 #include "cuda/RoundList.h"
 
 #include "stepc/cuda.h"
@@ -49,6 +50,8 @@ struct ListedRows : RowList {
   size_t rowClass;
   /// Those whose states are codes, window by window; null: none are.
   const CodedWindows *coded;
+  /// Whether states of some lie in a store.
+  bool placed;
 };
 
 /// Entries [begin, end) of the list of scalars are of one variant.
@@ -95,6 +98,7 @@ public:
            const StepcCudaConfig &config, bool &broken);
 
   int32_t getOrdinal() const { return device->getOrdinal(); }
+  const std::shared_ptr<const Device> &getDevice() const { return device; }
   void setStream(void *stream);
   /// What rounds exchange with other ranks; null: there are none.
   void setExchange(Exchange *own);
@@ -111,6 +115,8 @@ public:
   /// For states that are codes: scratch memory, entries of so many words, and
   /// so many launches besides.
   void reserveCodes(size_t bytes, size_t words, size_t numLaunches);
+  /// For states in a store: what brings them, and so many launches besides.
+  void reservePlaced(PlacedRun *own, size_t numLaunches);
   bool hasCodes() const { return launcher.getModule().getDecode().function; }
   uintptr_t getCodesScratch() const {
     return codesScratch ? uintptr_t(codesScratch->getAddress()) : 0;
@@ -174,14 +180,19 @@ public:
   int64_t getNumStores() const { return launcher.getNumStores(); }
 
 private:
+  /// What stands between launches without a kernel: the calls of a round, the
+  /// only argument; a window of states that is waited for, and is over.
+  enum class Between : uint8_t { Round, Await, Release };
+
   /// One launch of a step. Its kernel writes tensors where `rowClass` is that
-  /// of rows. Without a kernel: the calls of a round, the only argument.
+  /// of rows.
   struct Launch {
     const Kernel *kernel;
     int64_t blocks;
     int64_t rowClass;
     int64_t numArguments;
     int64_t arguments[7];
+    Between between = Between::Round;
   };
 
   // Memory, and what graphs rely on.
@@ -206,6 +217,7 @@ private:
   void addWindow(const ListedRows &rows, const RowWindow &window,
                  int64_t segment);
   void addCodes(const ListedRows &rows, const CodesPass &pass, bool encodes);
+  void addPlaced(const ListedRows &rows, int64_t segment);
   void addRound(int64_t round);
   void addPart(const RoundPart &part);
   void addList(const Kernel &kernel, int64_t blocks, int64_t list,
@@ -213,7 +225,11 @@ private:
   void addCarried(const DeviceStep &step, const Kernel &kernel);
   void addAdvance(const DeviceStep &step);
   void enqueue(const DescribeRows &describe);
+  void enqueueAll(const DescribeRows &describe, bool &written);
+  void enqueueBetween(const Launch &launch);
   void enqueueRound(int64_t round);
+  bool isSkipped();
+  void clearLaunches();
   int64_t getTransferSkip() const;
   void setPiece(const ConvertPiece &piece, int64_t tile);
   void launchPieces(size_t place, size_t count, int64_t tiles);
@@ -253,6 +269,8 @@ private:
   std::vector<Launch> launches;
   /// How many a step has at most that decodes and encodes nothing.
   size_t numOwnLaunches = 0;
+  /// Brings states that lie in a store; null: none do.
+  PlacedRun *placed = nullptr;
   /// Whether launches look at whether the step is skipped.
   bool gated = false;
   bool &broken;

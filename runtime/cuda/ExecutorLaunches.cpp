@@ -25,8 +25,14 @@ int64_t Executor::getSkip(bool always) const {
   return getState(always ? STEPC_STATE_STALE_NOW : STEPC_STATE_SKIPPED);
 }
 
-void Executor::beginLaunches(bool graph) {
+void Executor::clearLaunches() {
   launches.clear();
+  if (placed)
+    placed->begin();
+}
+
+void Executor::beginLaunches(bool graph) {
+  clearLaunches();
   gated = graph || maySkip();
   if (!gated || begun)
     return;
@@ -61,6 +67,8 @@ void Executor::addScalars(const DeviceStep &step, int64_t segment) {
 /// A segment of a class: all of the lists at once, or where states are codes
 /// window by window, with what is decoded before and encoded behind.
 void Executor::addRows(const ListedRows &rows, int64_t segment) {
+  if (rows.placed && placed->isUsed(rows.rowClass, segment))
+    return addPlaced(rows, segment);
   if (!rows.coded || !rows.coded->any(segment)) {
     addWindow(rows, {0, 0, 0, rows.numChunks, 0, rows.numFinishes}, segment);
     return;
@@ -70,6 +78,17 @@ void Executor::addRows(const ListedRows &rows, int64_t segment) {
     addCodes(rows, rows.coded->getPass(segment, k, false), false);
     addWindow(rows, windows[k], segment);
     addCodes(rows, rows.coded->getPass(segment, k, true), true);
+  }
+}
+
+/// Window by window, each of which is brought before and taken back behind.
+void Executor::addPlaced(const ListedRows &rows, int64_t segment) {
+  const std::vector<RowWindow> &windows = placed->getWindows(rows.rowClass);
+  for (size_t k = 0; k < windows.size(); ++k) {
+    placed->add(rows.rowClass, k, segment);
+    launches.push_back({nullptr, 0, -1, 0, {}, Between::Await});
+    addWindow(rows, windows[k], segment);
+    launches.push_back({nullptr, 0, -1, 0, {}, Between::Release});
   }
 }
 
@@ -150,7 +169,7 @@ void Executor::addPart(const RoundPart &part) {
   case RoundPart::Kind::Fill:
     return addList(module.getFill(), entries, list, 0, entries, skip);
   case RoundPart::Kind::Exchange:
-    launches.push_back({nullptr, 0, -1, 1, {part.round}});
+    launches.push_back({nullptr, 0, -1, 1, {part.round}, Between::Round});
     return;
   case RoundPart::Kind::Sum:
   case RoundPart::Kind::Amax:
@@ -191,29 +210,66 @@ void Executor::addAdvance(const DeviceStep &step) {
                                               : getSkip());
 }
 
+void Executor::enqueueBetween(const Launch &launch) {
+  switch (launch.between) {
+  case Between::Round:
+    return enqueueRound(launch.arguments[0]);
+  case Between::Await:
+    return placed->await([this] { return isSkipped(); });
+  case Between::Release:
+    return placed->release(launcher);
+  }
+}
+
+/// Whether a round has decided so: waits for it.
+bool Executor::isSkipped() {
+  int64_t word = 0;
+  if (gated)
+    launcher.copyOut(&word, CUdeviceptr(getState(STEPC_STATE_SKIPPED)),
+                     sizeof(word));
+  return word != 0;
+}
+
+void Executor::enqueueAll(const DescribeRows &describe, bool &written) {
+  for (Launch &launch : launches) {
+    if (!launch.kernel) {
+      enqueueBetween(launch);
+      continue;
+    }
+    launcher.launch(*launch.kernel, launch.blocks, launch.arguments,
+                    launch.numArguments, [&] {
+                      return launch.rowClass < 0
+                                 ? std::string()
+                                 : describe(size_t(launch.rowClass));
+                    });
+    written |= launch.rowClass >= 0;
+  }
+}
+
 /// Enqueues the list. Once a kernel that writes tensors is on the stream, an
 /// error leaves them updated in part.
 void Executor::enqueue(const DescribeRows &describe) {
   bool written = false;
+  auto giveUp = [&] {
+    broken |= written && !STEPC_FAULT("device-half-a-step-goes-on");
+    if (placed)
+      placed->abandon(launcher);
+  };
   try {
     guard([&] {
-      for (Launch &launch : launches) {
-        if (!launch.kernel) {
-          enqueueRound(launch.arguments[0]);
-          continue;
-        }
-        launcher.launch(*launch.kernel, launch.blocks, launch.arguments,
-                        launch.numArguments, [&] {
-                          return launch.rowClass < 0
-                                     ? std::string()
-                                     : describe(size_t(launch.rowClass));
-                        });
-        written |= launch.rowClass >= 0;
+      try {
+        enqueueAll(describe, written);
+      } catch (...) {
+        giveUp();
+        throw;
       }
     });
-  } catch (...) {
-    broken |= written && !STEPC_FAULT("device-half-a-step-goes-on");
-    throw;
+  } catch (const Error &error) {
+    if (error.getStatus() != STEPC_STORE_ERROR || !written)
+      throw;
+    fail(STEPC_STORE_ERROR,
+         "%s; some tensors were stepped before, and others were not",
+         error.what());
   }
 }
 
@@ -256,7 +312,7 @@ void Executor::run(DeviceStep &step, const DescribeRows &describe) {
 
 void Executor::runScalars(DeviceStep &step) {
   upload(step);
-  launches.clear();
+  clearLaunches();
   gated = false;
   addScalars(step, 0);
   enqueue(DescribeRows());
@@ -264,7 +320,7 @@ void Executor::runScalars(DeviceStep &step) {
 
 void Executor::runKernels(DeviceStep &step, const DescribeRows &describe) {
   upload(step);
-  launches.clear();
+  clearLaunches();
   gated = false;
   addKernels(step, 0);
   enqueue(describe);

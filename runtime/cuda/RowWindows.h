@@ -45,10 +45,13 @@ public:
   void reserve(const RowClass &rows, int64_t numWindows);
 
   /// Cuts a list. `measure(row, first, last)` says of what memory a window has
-  /// `most` bytes how many the elements take: it has more where one chunk, or
-  /// row of tiles, does. `inChunks`: chunks count elements.
-  template <typename Measure>
-  void cut(const RowList &list, bool inChunks, int64_t most, Measure &&measure);
+  /// `most` bytes how many the elements take: it has more where one piece, or
+  /// row of tiles, does. `inChunks`: chunks count elements. Of such a row
+  /// `getCut(row)` says multiples of how many elements pieces begin at; 0: the
+  /// row is one.
+  template <typename Measure, typename GetCut>
+  void cut(const RowList &list, bool inChunks, int64_t most, Measure &&measure,
+           GetCut &&getCut);
   /// The rows of pieces as the class has them now.
   void copyRows(const RowList &list);
 
@@ -74,9 +77,9 @@ private:
   int64_t rowWords = 0;
 };
 
-template <typename Measure>
+template <typename Measure, typename GetCut>
 void RowWindows::cut(const RowList &list, bool inChunks, int64_t most,
-                     Measure &&measure) {
+                     Measure &&measure, GetCut &&getCut) {
   windows.clear();
   pieces.clear();
   chunks.clear();
@@ -93,23 +96,30 @@ void RowWindows::cut(const RowList &list, bool inChunks, int64_t most,
     return windows.back().beginPiece != int64_t(pieces.size()) &&
            pieces.back().row == row;
   };
+  const StepcChunk *all = list.call.chunks;
   for (int64_t k = 0; k < list.numRows; ++k) {
     const ListedRow &row = list.rows[k];
+    const int64_t endChunk = list.rows[k + 1].firstChunk;
     if (!inChunks) {
       makeRoom(measure(row.row, int64_t(0), INT64_MAX));
       pieces.push_back({row.row, 0, INT64_MAX});
       finishes.push_back({int64_t(pieces.size()) - 1, 0, 0});
+      for (int64_t c = row.firstChunk; c < endChunk; ++c)
+        addChunk(all[c]);
     }
-    for (int64_t c = row.firstChunk; c < list.rows[k + 1].firstChunk; ++c) {
-      const StepcChunk &chunk = list.call.chunks[c];
-      if (inChunks) {
-        int64_t last = chunk.start + chunk.length;
-        makeRoom(measure(row.row, chunk.start, last));
-        if (!isOpen(row.row))
-          pieces.push_back({row.row, chunk.start, last});
-        pieces.back().last = last;
-      }
-      addChunk(chunk);
+    const int64_t step = inChunks ? getCut(row.row) : 0;
+    for (int64_t c = row.firstChunk, end = c; inChunks && c < endChunk;
+         c = end) {
+      do
+        ++end;
+      while (end < endChunk && (step == 0 || all[end].start % step != 0));
+      const int64_t last = all[end - 1].start + all[end - 1].length;
+      makeRoom(measure(row.row, all[c].start, last));
+      if (!isOpen(row.row))
+        pieces.push_back({row.row, all[c].start, last});
+      pieces.back().last = last;
+      for (int64_t own = c; own < end; ++own)
+        addChunk(all[own]);
     }
     RowWindow &window = windows.back();
     window.endFinish = int64_t(finishes.size());

@@ -22,6 +22,7 @@ from stepc.torch.tensors import device_memory as _device_memory
 from stepc.torch.tensors import dlpack as _tensors
 from stepc.torch.tensors import host_memory as _host_memory
 from stepc.torch.tensors import walk as _walk
+from stepc.torch.tensors.stored import StoredState
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -72,6 +73,8 @@ class CudaTorch(TorchFunctionMode):
         return isinstance(value, torch.Tensor) and self.device_of(value).type == "cuda"
 
     def device_of(self, tensor):
+        if isinstance(tensor, StoredState):  # which has no memory
+            return torch.device("meta")
         address = tensor.data_ptr() or tensor.untyped_storage().data_ptr()  # of an empty one
         return self.device_of_address(address) or torch.device("cpu")
 

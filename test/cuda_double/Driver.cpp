@@ -330,11 +330,47 @@ CUresult cuMemHostAlloc(void **out, size_t size, unsigned int flags) {
   return result;
 }
 
+CUresult cuMemHostRegister_v2(void *memory, size_t size, unsigned int flags) {
+  ENTER_CONTEXT("cuMemHostRegister");
+  if (size == 0 ||
+      (flags & ~(CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (isProhibited(context))
+    return refuseCapture(context);
+  auto address = reinterpret_cast<CUdeviceptr>(memory);
+  getState().allocations[address] = {size, context, true, true};
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostUnregister(void *memory) {
+  ENTER_CONTEXT("cuMemHostUnregister");
+  auto found =
+      getState().allocations.find(reinterpret_cast<CUdeviceptr>(memory));
+  if (found == getState().allocations.end() || !found->second.registered)
+    return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = pump(context, nullptr);
+  getState().allocations.erase(found);
+  return result;
+}
+
+/// Addresses are the same for both.
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *memory,
+                                      unsigned int flags) {
+  ENTER_CONTEXT("cuMemHostGetDevicePointer");
+  const Allocation *allocation =
+      findAllocation(reinterpret_cast<CUdeviceptr>(memory), 1);
+  if (flags != 0 || !allocation || !allocation->host)
+    return CUDA_ERROR_INVALID_VALUE;
+  *out = reinterpret_cast<CUdeviceptr>(memory);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuMemFreeHost(void *memory) {
   ENTER_CONTEXT("cuMemFreeHost");
   auto address = reinterpret_cast<CUdeviceptr>(memory);
   auto found = getState().allocations.find(address);
-  if (found == getState().allocations.end() || !found->second.host)
+  if (found == getState().allocations.end() || !found->second.host ||
+      found->second.registered)
     return CUDA_ERROR_INVALID_VALUE;
   if (isProhibited(context))
     return refuseCapture(context);

@@ -63,8 +63,10 @@ CUresult cuda_double::allocate(CUcontext context, size_t size,
 void cuda_double::release(CUdeviceptr address) {
   auto found = getState().allocations.find(address);
   void *begin = reinterpret_cast<void *>(address);
-  madvise(begin, roundToPage(found->second.size), MADV_DONTNEED);
-  mprotect(begin, roundToPage(found->second.size), PROT_NONE);
+  if (!found->second.registered) {
+    madvise(begin, roundToPage(found->second.size), MADV_DONTNEED);
+    mprotect(begin, roundToPage(found->second.size), PROT_NONE);
+  }
   getState().allocations.erase(found);
 }
 

@@ -86,6 +86,8 @@ struct Allocation {
   /// Page-locked memory of the host: for kernels as that of the device. The
   /// host may not touch it either while work may use it, so it is protected.
   bool host = false;
+  /// The caller's, which kernels reach as well; the host may always touch it.
+  bool registered = false;
 };
 
 struct State {

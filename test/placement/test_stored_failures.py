@@ -10,6 +10,7 @@ import time
 import pytest
 import stepc.torch as st
 import torch
+from state_files import file_of
 from stepc import errors
 from stored_common import give, make_params, same, same_states
 
@@ -19,18 +20,6 @@ SHAPES = [(300, 400)] * 4
 @pytest.fixture
 def place(tmp_path):
     return st.Place("disk", path=tmp_path, window_bytes=1 << 16)
-
-
-def file_of(folder):
-    """The descriptor of the file of states."""
-    for own in os.listdir("/proc/self/fd"):
-        try:
-            link = os.readlink(f"/proc/self/fd/{own}")
-        except OSError:
-            continue
-        if link.startswith(str(folder)) and "deleted" in link:
-            return int(own)
-    raise AssertionError("there is no file")
 
 
 def stepped(place, **more):

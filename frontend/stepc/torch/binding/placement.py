@@ -15,7 +15,7 @@ from ... import errors
 from ..._describe import SCALE, State, is_scale
 from ..._store import SMALL, WINDOW_BYTES, WINDOWS, Store
 from ..tensors.host_memory import HostMemory
-from ..tensors.members import Member, ObstacleError
+from ..tensors.members import Member
 from ..tensors.stored import StoredStates
 
 _PLACES = ("disk", "host")
@@ -144,7 +144,7 @@ class Placement:
         self._placed = place
 
     def _stored(self, groups: list[dict], device: torch.device) -> Stored | None:
-        """Which states of a plan's tensors lie elsewhere; ObstacleError where they cannot."""
+        """Which states of a plan's tensors lie elsewhere."""
         place = self._placed
         if place is None or place.fraction == 0:
             return None
@@ -152,12 +152,6 @@ class Placement:
             if device.type == "cpu":
                 return None
             return Stored(HostMemory(device), place, groups)
-        if device.type != "cpu":
-            raise ObstacleError(
-                f"place=Place(states={place.states!r}) is for parameters in the processor's "
-                f"memory, and these are on '{device}'",
-                False,
-            )
         if self._store is None:
             store = self._open_store()
             if store.is_durable and store.generation:
@@ -167,6 +161,7 @@ class Placement:
                     "recover() goes on with it; a file that nobody needs is to be removed",
                     "STEPC_STORE_ERROR",
                 )
+        self._store.device = device
         return Stored(StoredStates(self._store), place, groups)
 
     @property

@@ -64,15 +64,8 @@ def place_of(said: Said, params: Iterable[torch.Tensor]) -> dict:
     given = placement(said)
     if not given:
         return {}
-    if devices <= {"cpu"}:
-        return {"place": Place(**given)} if given["states"] == "disk" else {}
-    if given["states"] == "disk":
-        raise ValueError(
-            f"'{_OPTIMIZER}.device' is 'nvme', and parameters lie on "
-            f"{' and '.join(sorted(devices))}: expected 'cpu', as states of those go no further "
-            "than to the host's memory"
-        )
-    return {"place": Place(**given)}
+    stay = given["states"] == "host" and devices <= {"cpu"}
+    return {} if stay else {"place": Place(**given)}
 
 
 def _check_params(said: Said, devices: set[str]) -> None:

@@ -251,7 +251,7 @@ def adopted(
     wide = value.dtype
     if value.is_floating_point() and param.is_floating_point():
         wide = torch.promote_types(param.dtype, torch.float32)
-    if folder is not None and type(value) is torch.Tensor and param.device.type == "cpu":
+    if folder is not None and type(value) is torch.Tensor:
         return copied(value, wide, folder)
     return value.to(dtype=wide, device="cpu" if on_host else param.device, copy=copy)
 

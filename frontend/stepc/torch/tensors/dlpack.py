@@ -58,6 +58,7 @@ def _exchange_view():
 view = None if TABLE is None else _exchange_view()
 
 _CPU, _CUDA = 1, 2  # DLDeviceType
+_HERE = torch.device("cpu")
 _INT, _UINT, _FLOAT, _BFLOAT, _COMPLEX, _BOOL = 0, 1, 2, 4, 5, 6  # DLDataTypeCode
 
 
@@ -77,7 +78,8 @@ def fill(out: DLTensor, tensor: torch.Tensor) -> ctypes.Array:
     """What ``view`` does, from the tensor's attributes. Returns the shape and the strides,
     which must live as long as ``out`` is used. BufferError where there is nothing to describe."""
     stored = type(tensor) is StoredState
-    kind = "cpu" if stored else tensor.device.type
+    device = (tensor.piece.store.device or _HERE) if stored else tensor.device
+    kind = device.type
     if tensor.layout is not torch.strided or kind not in ("cpu", "cuda"):
         raise BufferError(f"a tensor of layout {tensor.layout} on device '{kind}' has no address")
     ndim = tensor.dim()
@@ -87,7 +89,7 @@ def fill(out: DLTensor, tensor: torch.Tensor) -> ctypes.Array:
     address = tensor.piece.address if stored else tensor.data_ptr()
     out.data, out.byte_offset, out.ndim = address, 0, ndim
     out.device.device_type = _CPU if kind == "cpu" else _CUDA
-    out.device.device_id = tensor.device.index or 0
+    out.device.device_id = device.index or 0
     out.dtype.code, out.dtype.bits, out.dtype.lanes = _code(tensor.dtype), 8 * tensor.itemsize, 1
     out.shape = ctypes.cast(at, pointer)
     out.strides = ctypes.cast(at + 8 * ndim, pointer)
