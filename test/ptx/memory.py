@@ -9,7 +9,7 @@ import ctypes
 import numpy as np
 
 _TYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-_GRANULE = 2  # bytes: no access is narrower
+_GRANULE = 2  # bytes: few accesses are narrower
 _BLOCK = 256  # threads
 
 
@@ -30,12 +30,13 @@ class Memory:
     of one block are ordered by barriers, those of two by nothing.
     """
 
-    def __init__(self, arrays):
+    def __init__(self, arrays, granule=_GRANULE):
+        self.granule = granule
         self.arrays = sorted((a for a in arrays if a.nbytes), key=lambda a: a.ctypes.data)
         self.begins = np.array([a.ctypes.data for a in self.arrays], np.uint64)
         sizes = np.array([a.nbytes for a in self.arrays], np.uint64)
         self.ends = self.begins + sizes
-        granules = (sizes + np.uint64(_GRANULE - 1)) // np.uint64(_GRANULE)
+        granules = (sizes + np.uint64(granule - 1)) // np.uint64(granule)
         self.offsets = np.concatenate([[0], np.cumsum(granules)]).astype(np.int64)
         if not self.arrays:
             return
@@ -69,9 +70,9 @@ class Memory:
 
     def get_granules(self, addresses, size):
         region = self.find(addresses, size)
-        first = ((addresses - self.begins[region]) // np.uint64(_GRANULE)).astype(np.int64)
+        first = ((addresses - self.begins[region]) // np.uint64(self.granule)).astype(np.int64)
         first += self.offsets[region]
-        return first[:, None] + np.arange(max(1, size // _GRANULE))
+        return first[:, None] + np.arange(max(1, size // self.granule))
 
     def check_order(self, record, granules, numbers, what):
         """Refuses what another thread did that no barrier has ended."""

@@ -13,6 +13,7 @@
 #include "passes/lower/cuda/EngineKernels.h"
 
 #include "passes/lower/BodyEmitter.h"
+#include "passes/lower/cuda/BlockTree.h"
 #include "passes/lower/cuda/ElementKernel.h"
 #include "passes/lower/cuda/GridKernel.h"
 
@@ -42,10 +43,14 @@ static constexpr int32_t kSign = int32_t(0x80000000);
 /// 2^-96, below which the largest code would not decode to the scale.
 static constexpr int32_t kLeastScale = (127 - 96) << 23;
 static constexpr int32_t kUnsignedLevels = 255, kSignedLevels = 127;
-/// 1.5 * 2^23, and its bits: what is added to it is rounded to an integer,
-/// which the last bits are.
-static constexpr float kRounder = 12582912.0F;
-static constexpr int32_t kRounderBits = 0x4b400000;
+/// What is added to it is rounded to an integer, which the lowest bits are.
+static constexpr float kRounder = 0x1.8p+23F;
+/// Less a quarter of a number's bits, those of about its power -1/4; and the
+/// polynomial that corrects the fourth root (numerics/Root4.cpp).
+static constexpr int32_t kGuess = 0x4f50a3d7;
+static constexpr float kSecond = 0x1.ffe084p-1F, kFirst = -0x1.5a624ap+1F,
+                       kZeroth = 0x1.5a93a4p+1F;
+static constexpr int32_t kHalf = 0x3f000000, kOne = 0x3f800000;
 
 namespace {
 /// Of a block of codes that half a warp has: addresses of what the thread has
@@ -86,6 +91,9 @@ private:
   Value product(Value x, Value y) const {
     return arith::MulFOp::create(w.b, w.loc, x, y);
   }
+  Value sum(Value x, Value y) const {
+    return arith::AddFOp::create(w.b, w.loc, x, y);
+  }
   Value root(Value x) const { return math::SqrtOp::create(w.b, w.loc, x); }
   Value thread() const;
   /// Whether the thread has element `k` of its four.
@@ -98,7 +106,7 @@ private:
   CodeBlock locate(ArrayRef<Value> entry, Value number) const;
   Value reduce(Value value,
                function_ref<Value(Value, Value)> emitCombined) const;
-  Value level(Value bits, Value share, Value levels, Value most) const;
+  Value level(Value bits, Value rate, Value sign) const;
 
   Words w;
   Type i32, f32;
@@ -261,17 +269,24 @@ Value CodeEmitter::reduce(
   return value;
 }
 
-/// The code of a value of these bits.
-Value CodeEmitter::level(Value bits, Value share, Value levels,
-                         Value most) const {
+/// The code, in the lowest byte, of a value of these bits; `sign`: those of
+/// them that are the code's sign.
+Value CodeEmitter::level(Value bits, Value rate, Value sign) const {
   Value magnitude = w.both(bits, integer(kMagnitude));
-  Value own = root(product(root(toFloat(magnitude)), share));
-  Value sum =
-      arith::AddFOp::create(w.b, w.loc, product(levels, own), number(kRounder));
-  Value found = w.sub(toBits(sum), integer(kRounderBits));
-  found = w.max(w.min(found, most), integer(1));
-  found = w.select(w.isLess(bits, integer(0)), w.sub(integer(0), found), found);
-  return w.select(w.isEqual(magnitude, integer(0)), integer(0), found);
+  Value quarter = arith::ShRUIOp::create(w.b, w.loc, magnitude, integer(2));
+  Value guess = toFloat(w.sub(integer(kGuess), quarter));
+  Value own =
+      product(product(guess, guess), product(toFloat(magnitude), guess));
+  Value t = product(own, guess);
+  Value power = sum(product(product(number(kSecond), rate), t),
+                    product(number(kFirst), rate));
+  power = sum(product(power, t), product(number(kZeroth), rate));
+  Value found = toBits(product(own, power));
+  // Of what is not 0 more than a half, which is rounded to 1.
+  Value least = arith::MinUIOp::create(
+      w.b, w.loc, w.add(magnitude, integer(kHalf)), integer(kOne));
+  found = w.either(w.max(found, least), w.both(bits, sign));
+  return toBits(sum(toFloat(found), number(kRounder)));
 }
 
 void CodeEmitter::encode(const CodeBlock &block) const {
@@ -295,16 +310,15 @@ void CodeEmitter::encode(const CodeBlock &block) const {
   w.when(w.isLess(w.constantWord(0), block.size), [&] {
     Value isSigned = w.isLess(below, integer(0));
     Value isNumber = w.isLess(top, integer(kInfinity));
-    Value most =
-        w.select(isSigned, integer(kSignedLevels), integer(kUnsignedLevels));
     Value levels =
         w.select(isSigned, number(kSignedLevels), number(kUnsignedLevels));
+    Value sign = w.select(isSigned, integer(kSign), integer(0));
     Value used = w.max(top, integer(kLeastScale));
-    Value share =
-        arith::DivFOp::create(w.b, w.loc, number(1.0F), root(toFloat(used)));
+    Value rate =
+        arith::DivFOp::create(w.b, w.loc, levels, root(root(toFloat(used))));
     Numbers codes;
     for (auto [bits, code] : llvm::zip(values, codes))
-      code = w.select(isNumber, level(bits, share, levels, most), integer(0));
+      code = w.select(isNumber, level(bits, rate, sign), integer(0));
     store(block, block.codes, codes, [&] {
       Value four = integer(0);
       for (auto [k, code] : llvm::enumerate(codes))
@@ -314,12 +328,13 @@ void CodeEmitter::encode(const CodeBlock &block) const {
       emitStore(w, i32, 0, four, block.codes, w.constant(0));
     });
     w.when(w.isEqual(thread(), w.constant(0)), [&] {
-      Value sign = w.select(isSigned, integer(kSign), integer(0));
       Value isPlain = w.both(isNumber, w.isUnequal(top, integer(0)));
       Value scale = w.select(isPlain, w.either(used, sign), top);
       emitStore(w, f32, 0, toFloat(scale), block.scale, w.constant(0));
     });
   });
+  // Who has stored the scale is at the next block's shuffles with the others.
+  emitBarrier(w);
 }
 
 /// Whether a program of the module has a state of f32.

@@ -1,0 +1,130 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The kernels of states that are codes, by an interpreter of PTX: the bits of the format as it is
+written in numpy."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from packages import GO_ON, ZOO, Package, bits
+from ptx import Kernel, Memory
+from test_ptx import words
+from test_transfers import place
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "codes"))
+import root4
+
+BLOCK, TILE = 64, 64  # elements of a block, blocks of a tile
+
+
+@pytest.fixture(scope="module")
+def ptx(tmp_path_factory):
+    return Package(ZOO / "adamw.mlir", "f32", tmp_path_factory.mktemp("codes")).ptx
+
+
+def make_values(shape, seed):
+    """Of magnitudes far apart; blocks with and without signs, of zeros, and with what is no
+    number, not all of which are whole."""
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(shape) * 10.0 ** rng.uniform(-12, 4, shape)
+    values = values.astype(np.float32).reshape(-1, shape[-1])
+    for row in values[1::2]:
+        np.abs(row, out=row)
+    values[0, : shape[-1] // 2] = -0.0
+    values[0, 0] = 1e-41
+    values[-1, -1] = np.inf
+    if len(values) > 2:
+        values[2] = 0
+        values[-2, 0], values[-3, -1] = np.nan, -np.inf
+        values[-2, -1], values[-3, 0] = 3e38, -1e-38
+    return values.reshape(shape)
+
+
+class Part:
+    """Elements [begin, end) of a state in rows, at so many elements after 64 bytes."""
+
+    def __init__(self, values, begin=0, end=None, offset=0):
+        self.columns = values.shape[-1]
+        codes, scales = root4.encode(values)
+        per_row = -(-self.columns // BLOCK)
+        blocks = [
+            index // self.columns * per_row + -(-(index % self.columns) // BLOCK)
+            for index in (begin, values.size if end is None else end)
+        ]
+        self.first = begin % self.columns
+        self.given = place(values.reshape(-1)[begin:end].copy(), offset)
+        self.codes = place(codes.reshape(-1)[begin:end].copy(), offset)
+        self.scales = place(scales[slice(*blocks)].copy(), offset)
+        self.decoded = root4.decode(codes, scales).reshape(-1)[begin:end]
+        self.made = [place(np.full_like(array, 7), offset) for array in
+                     (self.given, self.codes, self.scales)]  # fmt: skip
+
+    def entry(self, values, codes, scales, tile):
+        blocks = self.scales.size
+        long = self.columns % BLOCK == 0
+        return [values.ctypes.data, codes.ctypes.data, scales.ctypes.data, blocks,
+                blocks * BLOCK if long else self.columns, 0 if long else self.first, tile]  # fmt: skip
+
+
+def launch(ptx, name, parts, skip=GO_ON, blocks=2):
+    entries, tiles, arrays = [], 0, []
+    for part in parts:
+        own = list(part.made)
+        own = [own[0], part.codes, part.scales] if name == "decode_q8" else [part.given, *own[1:]]
+        entries += part.entry(*own, tiles)
+        tiles += -(-part.scales.size // TILE)
+        arrays += own
+    entries = words(*entries)
+    Kernel(ptx, name).launch(
+        blocks, [entries.ctypes.data, len(parts), tiles, skip.ctypes.data],
+        Memory([entries, skip, *arrays], granule=1),
+    )  # fmt: skip
+
+
+def make_parts():
+    """Rows of whole blocks, in several tiles; short last blocks; ranges of rows; and bytes that lie
+    anywhere."""
+    shapes = (5, 1024), (7, 100), (6, 33), (2, 4100), (4, 192), (3, 64), (9, 130)
+    values = [make_values(shape, seed) for seed, shape in enumerate(shapes)]
+    return [
+        Part(values[0]), Part(values[1]), Part(values[2], offset=1), Part(values[3]),
+        Part(values[4], 128, 640), Part(values[5], offset=3), Part(values[6], 64, 9 * 130 - 66),
+        Part(values[6], 128, 5 * 130 + 64, offset=2),
+    ]  # fmt: skip
+
+
+def test_decoding(ptx):
+    parts = make_parts()
+    launch(ptx, "decode_q8", parts, skip=words(1))
+    assert all((part.made[0] == 7).all() for part in parts)
+    launch(ptx, "decode_q8", parts)
+    for part in parts:
+        np.testing.assert_array_equal(bits(part.made[0]), bits(part.decoded))
+
+
+def test_encoding(ptx):
+    parts = make_parts()
+    launch(ptx, "encode_q8", parts, skip=words(1))
+    assert all((array == 7).all() for part in parts for array in part.made[1:])
+    launch(ptx, "encode_q8", parts, blocks=3)
+    for part in parts:
+        np.testing.assert_array_equal(part.made[1], part.codes)
+        np.testing.assert_array_equal(bits(part.made[2]), bits(part.scales))
+
+
+def test_every_code(ptx):
+    """And numbers halfway between two, in blocks of both kinds."""
+    steps = np.arange(1, 511, dtype=np.float64) / 510
+    rows = [np.resize(steps**4 * top, 512).astype(np.float32) for top in (1.0, 3e-30, 1e38)]
+    signed = [np.where(np.arange(512) % 2, row, -row).astype(np.float32) for row in rows]
+    part = Part(np.stack([*rows, *signed]))
+    launch(ptx, "encode_q8", [part])
+    np.testing.assert_array_equal(part.made[1], part.codes)
+    assert len(set(part.codes.reshape(-1).tolist())) > 240
+
+
+def test_only_where_a_state_is_f32(tmp_path):
+    narrow = Package(ZOO / "adamw.mlir", "all bf16", tmp_path)
+    assert "encode_q8" not in narrow.ptx and "decode_q8" not in narrow.ptx
