@@ -84,13 +84,16 @@ def measure(ptxas, definition, storages, device):
 
 def group(kernels):
     """The most that a kernel of each kind needs: of contiguous and strided rows,
-    of finishes, and of the prologues. Variants of a definition differ by little.
+    of finishes, of states that are codes, and of the prologues. Variants of a definition
+    differ by little.
     """
     most = {}
     for name, (registers, spilled) in kernels.items():
         kind = "strided" if name.endswith("_strided") else "phase"
         if "_phase" not in name:
             kind = "finish" if "_finish" in name else "scalars"
+        if name.startswith(("decode_", "encode_")):
+            kind = "codes"
         old = most.get(kind, (0, 0))
         most[kind] = (max(old[0], registers), max(old[1], spilled))
     return most
