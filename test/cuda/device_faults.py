@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import test_device_carried
+import test_device_codes
 import test_device_entries
 import test_device_errors
 import test_device_graphs
@@ -65,6 +66,7 @@ def main():
     run(package, test_device_steps.test_tensors_without_gradients)
     run(package, test_device_steps.test_what_moves_is_seen)
     run(package, test_device_steps.test_two_devices)
+    run(package, test_device_codes.test_steps)
     run(package, test_device_graphs.test_replayed_steps)
     run(package, test_device_graphs.test_what_a_capture_refuses)
     run(package, test_device_graphs.test_a_plan_that_goes_in_a_capture)
@@ -79,6 +81,7 @@ def main():
     run(dadapt, test_device_rounds.test_groups_have_their_own_statistics)
     run(scaled, test_device_rounds.test_skipped_steps)
     run(scaled, test_device_rounds.test_groups_and_tensors_are_added)
+    run(scaled, test_device_codes.test_skipped_steps)
     run(lamb, test_device_ranks.test_skipped_steps)
     run(lamb, test_device_ranks.test_idle_tensors)
     run(partly, test_device_ranks.test_groups_of_other_ranks)

@@ -24,6 +24,11 @@ def test_comparisons(cuda, name, storage, way):
     assert found["wrong"] == ""
 
 
+@pytest.mark.parametrize("name", ["AdamW, q8", "LAMB, q8"])
+def test_codes(cuda, name):
+    assert correctness.compare(name, "bf16+f32", "cuda", True)["wrong"] == ""
+
+
 def test_a_difference_is_seen(cuda, monkeypatch):
     real = correctness.place
 

@@ -48,7 +48,7 @@ def test_the_ladder(model):
     assert found["first"] == 0
     by_key = dict(zip(order, rungs, strict=True))
     # Two moments and a master of float32; codes of rows of 100 and of 64 elements, with scales.
-    assert rungs[0]["states"] == 12 * ELEMENTS and rungs[0]["on_disk"] == 0
+    assert rungs[0]["states"] == 12 * ELEMENTS and rungs[0]["elsewhere"] == 0
     codes = 70000 + 700 * 2 * 4 + 49152 // 64 * 68 + 4096 // 64 * 68 + 4 * 7
     least = by_key["memory", "q8", 0, "remainder"]
     assert least["states"] == 2 * codes + 2 * ELEMENTS
@@ -80,7 +80,7 @@ def test_seconds_by_hand(model):
     assert memory["seconds"] == pytest.approx({**seconds, "step": sum(seconds.values())})
     assert memory["bound"] == "link"
     # States of at most 16384 elements stay in memory.
-    assert on_disk["on_disk"] == 8 * (70000 + 49152) and on_disk["states"] == 8 * (4096 + 7)
+    assert on_disk["elsewhere"] == 8 * (70000 + 49152) and on_disk["states"] == 8 * (4096 + 7)
     read_and_written = 2 * 8 * (70000 + 49152) / 1e6
     expected = {**seconds, "disk": read_and_written, "step": read_and_written + seconds["link"]}
     assert on_disk["seconds"] == pytest.approx(expected) and on_disk["bound"] == "disk"
@@ -214,8 +214,15 @@ def test_what_there_is_not(model):
     found = advise(model, "--device", "cuda")
     assert found["memory_per_rank"] == 80e9
     reasons = {rung["refused"] for rung in found["rungs"]}
-    assert reasons == {"", *advice.NOT_ON_CUDA.values()}
-    assert not any(r["fits"] for r in found["rungs"] if r["state"] == "q8" or r["place"] == "disk")
+    assert reasons == {"", advice.NOT_ON_CUDA}
+    codes = {r["place"]: r["refused"] for r in found["rungs"] if r["state"] == "q8"}
+    assert codes == {"memory": "", "host": "", "disk": advice.NOT_ON_CUDA}
+    # In the host's memory states take the bus, both ways at once.
+    on_host = next(r for r in found["rungs"] if r["place"] == "host")
+    on_disk = next(r for r in found["rungs"] if r["place"] == "disk")
+    assert on_host["elsewhere"] == on_disk["elsewhere"] > 0 == on_host["windows"]
+    moved = on_disk["seconds"]["disk"] * found["disk_bandwidth"]
+    assert on_host["seconds"]["bus"] == pytest.approx(moved / 2 / found["bus_bandwidth"])
     # LAMB's norms cross, and its second part reads moments again, whose float32 lies there too.
     coded, plain = (
         advise(model, "--layout", "zero1", "--state", state, name="lamb")["rungs"]
@@ -225,10 +232,10 @@ def test_what_there_is_not(model):
     [of_codes], [of_floats] = (
         [r for r in rungs if r["place"] == "disk"][:1] for rungs in (coded, plain)
     )
-    assert of_floats["on_disk"] < of_codes["on_disk"] < 1.5 * of_floats["on_disk"]
+    assert of_floats["elsewhere"] < of_codes["elsewhere"] < 1.5 * of_floats["elsewhere"]
     text = command.run(["adamw", "--model", str(model), "--ranks", "4", "--advise",
                         "--device", "cuda"])  # fmt: skip
-    assert "refused: CUDA devices refuse codes" in text and "the first that fits:" in text
+    assert "refused: CUDA devices refuse codes on disk" in text and "the first that fits:" in text
     text = command.run(["adamw", "--model", str(model), "--ranks", "4", "--advise",
                         "--memory-per-rank", "1e5"])  # fmt: skip
     assert "none fits, the least is" in text and "bound by square roots" in text

@@ -3,7 +3,7 @@
 """Which stage, encoding of states, master and place fit a machine: a ladder of plans, of which the
 first that fits asks least of who trains.
 
-States in memory come before states on disk; float32 before bfloat16 before codes; then stages as
+States in memory come before those in the memory of a device's host, and these before states on disk; float32 before bfloat16 before codes; then stages as
 DeepSpeed's ladder has them, 0, 1, 2 and 3, which is ``fully_shard``; then a whole master before the
 bits that a parameter lacks.
 """
@@ -26,33 +26,36 @@ from .timeline import MEMORY as KERNELS
 
 LAYOUTS = {"ddp": 0, "zero1": 1, "zero2": 2, "fsdp2": 3}  # and stages
 STATES = (None, "bf16", "q8")
-MEMORY, DISK = "memory", "disk"
-NOT_ON_CUDA = {"q8": "CUDA devices refuse codes", DISK: "CUDA devices refuse states on disk"}
+MEMORY, HOST, DISK = "memory", "host", "disk"
+BUS = "bus"
+NOT_ON_CUDA = "CUDA devices refuse codes on disk"
 
 
 @dataclass(frozen=True)
 class Budget:
     """Of one rank: bytes of ``memory`` that parameters, gradients and states may take, and bytes a
-    second of it, of its link and of its disk."""
+    second of it, of its link, of its disk, and of the bus to the host's memory, each way."""
 
     memory: float
     memory_bandwidth: float
     link_bandwidth: float
     disk_bandwidth: float
+    bus_bandwidth: float
 
 
 # A server's share of 64 GiB, whose memory was measured with two cores, 100 Gbit/s and one NVMe
-# disk; an H100 with 400 Gbit/s (example-machine.json) and the same disk.
+# disk; an H100 with 400 Gbit/s (example-machine.json), the same disk, and PCIe 5 with 16 lanes.
 DEFAULTS = {
-    "cpu": Budget(64 * 2**30, 50e9, 12.5e9, 3e9),
-    "cuda": Budget(80e9, 3.35e12, 50e9, 3e9),
+    "cpu": Budget(64 * 2**30, 50e9, 12.5e9, 3e9, 50e9),
+    "cuda": Budget(80e9, 3.35e12, 50e9, 3e9, 50e9),
 }
 
 
 @dataclass
 class Rung:
     """A way to train. Bytes of a rank: ``total`` is the sum of parameters, gradients, states in
-    memory, windows and what else a plan counts; ``on_disk`` is not in it. ``seconds`` of a step: of
+    memory, windows and what else a plan counts; ``elsewhere``, of states on disk or in the memory of
+    a device's host, is not in it. ``seconds`` of a step: of
     kernels by memory's bandwidth, of what is sent by the link's, of states on disk both ways;
     windows are read and written while kernels run, and nothing else at once. ``bound``: the
     longest. ``refused``: why there is no such step, "" where there is; then bytes are 0."""
@@ -67,7 +70,7 @@ class Rung:
     windows: int = 0
     other: int = 0
     total: int = 0
-    on_disk: int = 0
+    elsewhere: int = 0
     fits: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
     bound: str = ""
@@ -102,7 +105,7 @@ def advise(source: Source, model: Model, machine: Machine, request: Request, bud
     own = layouts or (tuple(LAYOUTS) if machine.ranks > 1 else ("ddp",))
     states = (request.state,) if request.state else STATES
     kinds = itertools.product(states, own, _masters(model, request.master))
-    found: dict[str, list[Rung]] = {MEMORY: [], DISK: []}
+    found: dict[str, list[Rung]] = {place: [] for place in _places(device)}
     name, failed = "", []
     for state, layout, master in kinds:
         asked = replace(request, layout=layout, state=state, master=master)
@@ -118,7 +121,12 @@ def advise(source: Source, model: Model, machine: Machine, request: Request, bud
             found[rung.place].append(rung)
     if not name:
         raise failed[0]
-    return Advice(name, model, machine, device, budget, [*found[MEMORY], *found[DISK]])
+    rungs = list(itertools.chain.from_iterable(found.values()))
+    return Advice(name, model, machine, device, budget, rungs)
+
+
+def _places(device: str) -> tuple[str, ...]:
+    return (MEMORY, HOST, DISK) if device == "cuda" else (MEMORY, DISK)
 
 
 def _timed(machine: Machine, budget: Budget) -> Machine:
@@ -143,27 +151,28 @@ def _masters(model: Model, given: str | None) -> tuple[str | None, ...]:
 
 
 def _rungs(plan: Plan, budget: Budget, device: str, source: Source) -> Iterator[Rung]:
-    """With states in memory, and with states on disk."""
+    """With states in memory, and elsewhere. Windows for a device are in its host's memory."""
     request, memory, stored = plan.request, plan.memory, disk.of_plan(plan)
     lanes = {True: 0.0, False: 0.0}
     for event in plan.events():
         lanes[event.lane == KERNELS] += event.seconds
-    for place in (MEMORY, DISK):
+    for place in _places(device):
         rung = Rung(request.layout, request.state, request.master, place)
-        is_there = place == DISK
-        rung.on_disk = stored.states if is_there else 0
-        rung.windows = stored.windows if is_there else 0
+        rung.elsewhere = 0 if place == MEMORY else stored.states
+        rung.windows = stored.windows if place == DISK and device == "cpu" else 0
         rung.parameters, rung.gradients = memory["parameters"], memory["gradients"]
         states = sum(memory["states"].values())
-        rung.states = states - rung.on_disk
+        rung.states = states - rung.elsewhere
         rung.other = memory["total"] - rung.parameters - rung.gradients - states
         rung.other += plan.largest_unit
-        rung.total = memory["total"] + plan.largest_unit - rung.on_disk + rung.windows
+        rung.total = memory["total"] + plan.largest_unit - rung.elsewhere + rung.windows
         rung.seconds = {MEMORY: lanes[True], "link": lanes[False]}
-        if is_there:
+        if place == DISK:
             rung.seconds[DISK] = stored.moved / budget.disk_bandwidth
+        if place == HOST:  # half of it each way
+            rung.seconds[BUS] = stored.moved / 2 / budget.bus_bandwidth
         rung.bound = max(rung.seconds, key=rung.seconds.get)
-        own = max(rung.seconds[MEMORY], rung.seconds.get(DISK, 0.0))
+        own = max(rung.seconds[MEMORY], rung.seconds.get(DISK, 0.0), rung.seconds.get(BUS, 0.0))
         rung.seconds["step"] = own + rung.seconds["link"]
         rung.refused = _refusal(plan, place, stored, device)
         rung.fits = not rung.refused and rung.total <= budget.memory
@@ -172,13 +181,11 @@ def _rungs(plan: Plan, budget: Budget, device: str, source: Source) -> Iterator[
 
 
 def _refusal(plan: Plan, place: str, stored: disk.OnDisk, device: str) -> str:
-    if device == "cuda" and plan.package.kept.keeps_codes:
-        return NOT_ON_CUDA["q8"]
     if place == MEMORY:
         return ""
-    if device == "cuda":
-        return NOT_ON_CUDA[DISK]
-    return "" if stored.states else "no state is large enough for a disk"
+    if place == DISK and device == "cuda" and plan.package.kept.keeps_codes:
+        return NOT_ON_CUDA
+    return "" if stored.states else "no state is large enough to lie elsewhere"
 
 
 # --- The line -----------------------------------------------------------------
@@ -218,6 +225,8 @@ def constructor(name: str, source: Source, rung: Rung, gradients: str) -> str:
         words.append(f'master="{rung.master}"')
     if rung.place == DISK:
         words.append('place=stepc.torch.Place("disk", path="/mnt/nvme")')
+    if rung.place == HOST:
+        words.append('place=stepc.torch.Place("host")')
     made = f"stepc.torch.{CLASSES[name] if is_ours else 'Optimizer'}({', '.join(words)})"
     return f"torch.distributed.fsdp.fully_shard(model); {made}" if stage == 3 else made
 

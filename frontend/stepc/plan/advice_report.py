@@ -8,12 +8,12 @@ from dataclasses import asdict
 
 from .._units import seconds, size
 from . import deepspeed
-from .advice import DISK, LAYOUTS, Advice, Rung
+from .advice import LAYOUTS, MEMORY, Advice, Rung
 from .kept import Kept
 from .report import table
 
 RUNGS = ["", "stage", "states", "master", "place", "parameters", "gradients", "states' bytes",
-         "windows", "other", "all memory", "on disk", "step (estimate)", "bound by"]  # fmt: skip
+         "windows", "other", "all memory", "elsewhere", "step (estimate)", "bound by"]  # fmt: skip
 DEEPSPEED = ["stage", "offload", "zero_init", "of a device", "of a node's processor memory"]
 
 
@@ -26,11 +26,12 @@ def _head(advice: Advice) -> str:
     link = _rate(machine.between)
     if machine.inside != machine.between:
         link = f"{_rate(machine.inside)} inside a node, {link} between"
+    bus = f", a bus of {_rate(budget.bus_bandwidth)} each way" if advice.device == "cuda" else ""
     return (
         f"{advice.definition} on {model.name}: {len(model.tensors)} tensors, {model.elements:,} "
         f"elements; {machine.ranks} ranks of {advice.device}\n"
         f"of a rank: {size(int(budget.memory))} of memory at {_rate(machine.memory)}, a link of "
-        f"{link}, a disk of {_rate(budget.disk_bandwidth)}; activations are not counted\n"
+        f"{link}, a disk of {_rate(budget.disk_bandwidth)}{bus}; activations are not counted\n"
     )
 
 
@@ -41,8 +42,8 @@ def _row(rung: Rung, first: Rung | None) -> list[str]:
     if not rung.total:
         return [*words, *[""] * (len(RUNGS) - len(words))]
     sizes = (rung.parameters, rung.gradients, rung.states, rung.windows, rung.other, rung.total)
-    on_disk = size(rung.on_disk) if rung.place == DISK else ""
-    return [*words, *map(size, sizes), on_disk, seconds(rung.seconds["step"]), rung.bound]
+    elsewhere = "" if rung.place == MEMORY else size(rung.elsewhere)
+    return [*words, *map(size, sizes), elsewhere, seconds(rung.seconds["step"]), rung.bound]
 
 
 def text(advice: Advice) -> str:
@@ -87,6 +88,7 @@ def as_json(advice: Advice) -> dict:
         "memory_bandwidth": machine.memory,
         "link_bandwidth": {"inside": machine.inside, "between": machine.between},
         "disk_bandwidth": advice.budget.disk_bandwidth,
+        "bus_bandwidth": advice.budget.bus_bandwidth,
         "rungs": [asdict(rung) | {"stage": LAYOUTS[rung.layout]} for rung in advice.rungs],
         "first": None if first is None else next(
             i for i, rung in enumerate(advice.rungs) if rung is first

@@ -71,6 +71,7 @@ _FIGURES = {
     "--memory-bandwidth": ("memory_bandwidth", "a second of a rank's memory, read and written"),
     "--link-bandwidth": ("link_bandwidth", "a second that a rank sends"),
     "--disk-bandwidth": ("disk_bandwidth", "a second of a rank's disk, read or written"),
+    "--bus-bandwidth": ("bus_bandwidth", "a second between a device and its host, each way"),
 }
 
 

@@ -24,7 +24,7 @@ typedef enum StepcStateFormat {
   STEPC_STATE_PLAIN = 0, /* as the manifest says */
   STEPC_STATE_Q8 = 1 /* one that is f32 there: codes of 8 bits (uint8, of the
                         state's shape, row-major), and an f32 for each block
-                        of 64. docs/states.md. On the processor */
+                        of 64. docs/states.md */
 } StepcStateFormat;
 
 /* Makes codes and scales of floats, and floats of these, as steps do. `shape`:

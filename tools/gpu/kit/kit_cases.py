@@ -20,12 +20,14 @@ ALL_STORAGES = STORAGES | REMAINDER
 
 @dataclass(frozen=True)
 class Case:
-    """An optimizer: ``make(params, **keywords)``; the same of torch, if it has it; and the
-    number of its states that are as large as the parameter."""
+    """An optimizer: ``make(params, **keywords)``; the same of torch, if it has it; the
+    number of its states that are as large as the parameter; and whether these are codes, which
+    nothing in float64 is near."""
 
     make: Callable
     states: int
     reference: Callable | None = None
+    coded: bool = False
 
     def keywords(self, storage: str) -> dict:
         master = ALL_STORAGES[storage][1]
@@ -46,6 +48,13 @@ def _of(ours: Callable, states: int, theirs: Callable | None = None, **options) 
 
     reference = theirs and (lambda params, **keywords: theirs(params, **options, **keywords))
     return Case(make, states, reference)
+
+
+def _coded(ours: Callable, states: int, **options) -> Case:
+    def make(params, **keywords):
+        return ours(params, state_dtype="q8", **options, **keywords)
+
+    return Case(make, states, coded=True)
 
 
 def _of_zoo(name: str, states: int) -> Case:
@@ -84,6 +93,9 @@ CASES = {
     # Five sums in the place of one.
     "LAMB, reproducible": _of(st.deepspeed.FusedLamb, 2, lr=1e-3, reproducible=True),
     "hf.Adafactor, reproducible": _of(st.hf.Adafactor, 0, reproducible=True),
+    # States as codes of 8 bits: by elements, and whole tensors.
+    "AdamW, q8": _coded(st.AdamW, 2, lr=1e-3, weight_decay=0.1),
+    "LAMB, q8": _coded(st.deepspeed.FusedLamb, 2, lr=1e-3),
     "AdamW, norm clipped": Case(
         lambda params, **keywords: st.AdamW(
             params,
