@@ -7,47 +7,16 @@
 
 #include "numerics/Root4.h"
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
+#include "numerics/CodeBlocks.h"
 
 using namespace stepc;
+using namespace stepc::codes;
 
-/// What follows is compiled for each of these, whose vectors have all bits
-/// alike. A lambda that is not inlined would be for the last.
-#define STEPC_EACH_TARGET                                                      \
-  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#define STEPC_LAMBDA __attribute__((always_inline))
-#define STEPC_INLINE __attribute__((always_inline)) static inline
-
-/// Blocks that are encoded at once, at most.
-static constexpr int64_t kRun = 16;
 /// Below it the largest code would not decode to the scale.
 static constexpr float kLeastScale = 0x1p-96F;
-static constexpr int32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
-static constexpr int32_t kMinusZero = INT32_MIN;
 
 static constexpr float getLevels(bool isSigned) {
   return isSigned ? 127.0F : 255.0F;
-}
-
-int64_t CodeRows::countBlocks(int64_t index) const {
-  int64_t blocksOfRow = (columns + kCodeBlock - 1) / kCodeBlock;
-  int64_t place = first + index;
-  return place / columns * blocksOfRow +
-         (place % columns + kCodeBlock - 1) / kCodeBlock - first / kCodeBlock;
-}
-
-STEPC_INLINE int32_t getBits(float value) {
-  int32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-
-STEPC_INLINE float getFloat(int32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
 }
 
 template <bool Signed>
@@ -145,61 +114,27 @@ STEPC_INLINE void encodeBlocks(const float *values, int64_t count,
   }
 }
 
-/// Calls `visit` for runs of whole blocks and for each short one, with its
-/// begin in the part, its blocks and its elements.
-template <typename Visit>
-STEPC_INLINE void forEachRun(const CodeRows &rows, int64_t begin, int64_t end,
-                             Visit &&visit) {
-  int64_t column = (rows.first + begin) % rows.columns;
-  for (int64_t at = begin; at < end;) {
-    int64_t size = std::min(rows.columns - column, end - at);
-    const int64_t whole = std::min(size / kCodeBlock, kRun);
-    if (whole)
-      size = whole * kCodeBlock;
-    visit(at, std::max<int64_t>(whole, 1), size);
-    at += size;
-    column += size;
-    if (column == rows.columns)
-      column = 0;
+namespace {
+struct Blocks {
+  STEPC_INLINE void decode(const uint8_t *codes, int64_t count,
+                           const float *scales, float *values) {
+    decodeBlocks(codes, count, scales, values);
   }
-}
+  STEPC_INLINE void encode(const float *values, int64_t count, uint8_t *codes,
+                           float *scales) {
+    encodeBlocks(values, count, codes, scales);
+  }
+};
+} // namespace
 
 STEPC_EACH_TARGET void stepc::decodeRoot4(const CodeRows &rows, int64_t begin,
                                           int64_t end, const uint8_t *codes,
                                           const float *scales, float *values) {
-  scales += rows.countBlocks(begin);
-  auto visit = [&](int64_t at, int64_t blocks, int64_t size) STEPC_LAMBDA {
-    float *to = values + (at - begin);
-    if (size == blocks * kCodeBlock) {
-      decodeBlocks(codes + at, blocks, scales, to);
-    } else {
-      uint8_t own[kCodeBlock] = {};
-      float decoded[kCodeBlock];
-      std::memcpy(own, codes + at, size_t(size));
-      decodeBlocks(own, 1, scales, decoded);
-      std::memcpy(to, decoded, size_t(size) * sizeof(float));
-    }
-    scales += blocks;
-  };
-  forEachRun(rows, begin, end, visit);
+  decodeRows<Blocks>(rows, begin, end, codes, scales, values);
 }
 
 STEPC_EACH_TARGET void stepc::encodeRoot4(const CodeRows &rows, int64_t begin,
                                           int64_t end, const float *values,
                                           uint8_t *codes, float *scales) {
-  scales += rows.countBlocks(begin);
-  auto visit = [&](int64_t at, int64_t blocks, int64_t size) STEPC_LAMBDA {
-    const float *from = values + (at - begin);
-    if (size == blocks * kCodeBlock) {
-      encodeBlocks(from, blocks, codes + at, scales);
-    } else {
-      float own[kCodeBlock] = {};
-      uint8_t encoded[kCodeBlock];
-      std::memcpy(own, from, size_t(size) * sizeof(float));
-      encodeBlocks(own, 1, encoded, scales);
-      std::memcpy(codes + at, encoded, size_t(size));
-    }
-    scales += blocks;
-  };
-  forEachRun(rows, begin, end, visit);
+  encodeRows<Blocks>(rows, begin, end, values, codes, scales);
 }

@@ -27,26 +27,10 @@
 #ifndef STEPC_NUMERICS_ROOT4_H
 #define STEPC_NUMERICS_ROOT4_H
 
-#include <cstdint>
+#include "numerics/Codes.h"
 
 namespace stepc {
 
-inline constexpr int64_t kCodeBlock = 64;
-
-/// Rows of `columns` elements, one behind the other, of which a part is
-/// encoded; blocks begin anew with each row. The part begins at the begin of a
-/// block, in column `first` of its first row.
-struct CodeRows {
-  int64_t columns = 1;
-  int64_t first = 0;
-
-  /// How many blocks lie before element `index` of the part, where a block
-  /// begins or the part ends.
-  int64_t countBlocks(int64_t index) const;
-};
-
-/// Elements [begin, end) of a part, which begin and end where blocks do:
-/// `codes` and `scales` are the part's, `values` those of the elements alone.
 void decodeRoot4(const CodeRows &rows, int64_t begin, int64_t end,
                  const uint8_t *codes, const float *scales, float *values);
 void encodeRoot4(const CodeRows &rows, int64_t begin, int64_t end,

@@ -62,8 +62,8 @@ class Query(NamedTuple):
     ``sharded``: bit k says that ranks share dim k; ``range``: the elements of the rank where it
     has a range of them. ``param`` and ``grad``: storage types, "" where no variant is asked for;
     ``master``: the state that keeps the parameter's f32, None: none; ``rounds``: whether it is
-    rounded by random bits; ``coded``: the states that are kept as codes of 8 bits where that
-    saves memory."""
+    rounded by random bits; ``coded``: the states that are kept as codes where that saves
+    memory, each with its format (:data:`._codes.FORMATS`)."""
 
     options: tuple[int, ...]
     shape: tuple[int, ...]
@@ -74,7 +74,7 @@ class Query(NamedTuple):
     grad: str = ""
     master: str | None = None
     rounds: bool = False
-    coded: tuple[str, ...] = ()
+    coded: tuple[tuple[str, str], ...] = ()
 
 
 class Rule(NamedTuple):
@@ -95,7 +95,7 @@ class State(NamedTuple):
     name with :data:`SCALE`. ``shape``: of the whole, ``part``: beside the rank's part;
     ``of_param``: for each dim the parameter's that it is, or None; ``is_full``: it has all of
     them. Without a variant ``storage`` is "" and ``bytes``, of the part, 0; ``exists``: whether
-    the group's options are for it."""
+    the group's options are for it; ``format``: of codes theirs."""
 
     name: str
     dims: tuple[str, ...]
@@ -107,6 +107,7 @@ class State(NamedTuple):
     storage: str
     bytes: int
     exists: bool
+    format: str = ""
 
 
 class Tensor(NamedTuple):
@@ -269,8 +270,9 @@ class Handle:
                 is_full=False,
                 bytes=0,
             )
-            code, scale = codes.of_number(state.init)
-            yield state._replace(init=code)
+            made_as = codes.OF_NUMBER[fields[16]]
+            code, scale = codes.of_number(made_as, state.init)
+            yield state._replace(init=code, format=made_as)
             yield of_scales._replace(init=scale, storage="f32" if state.storage else "")
 
     @staticmethod
@@ -341,14 +343,21 @@ class _Queries:
                 self._text(query.master) if query.master else 0,
                 query.rounds,
                 0,
-                self._texts(query.coded),
+                self._texts(tuple(name for name, _ in query.coded)),
                 len(query.coded),
+                self._formats(tuple(codes.FORMATS[own].number for _, own in query.coded)),
             )
 
     def _extents(self, extents: tuple[int, ...]) -> int:
         if extents not in self._keep:
             self._keep[extents] = (c_int64 * max(len(extents), 1))(*extents)
         return ctypes.addressof(self._keep[extents])
+
+    def _formats(self, numbers: tuple[int, ...]) -> int:
+        key = ("formats", numbers)
+        if key not in self._keep:
+            self._keep[key] = (c_int32 * max(len(numbers), 1))(*numbers)
+        return ctypes.addressof(self._keep[key])
 
     def _texts(self, texts: tuple[str, ...]) -> int:
         key = ("texts", texts)

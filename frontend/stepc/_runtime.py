@@ -22,12 +22,12 @@ from ctypes import (
 from typing import NamedTuple
 
 from . import _callbacks, _trace, errors
+from ._codes import FORMATS
 from ._library import check, load_library
 from ._mesh import Entry, Layout, Mesh
 from ._store import Store
 from ._structures import (
     DATA_TYPES,
-    Q8,
     Binding,
     CudaConfig,
     DLDevice,
@@ -97,7 +97,8 @@ class Cut(NamedTuple):
     bucket: int
 
 
-_CODED = c_int32(Q8)
+# Blocks lie in one way in all formats.
+_CODED = c_int32(FORMATS["q8"].number)
 # Of memory that nobody reads.
 _SOME_ADDRESS = 64
 

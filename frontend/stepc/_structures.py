@@ -35,8 +35,8 @@ DATA_TYPES = {
     "f16": DLDataType(2, 16, 1),
     "i16": DLDataType(0, 16, 1),
     "u8": DLDataType(1, 8, 1),  # codes
+    "i8": DLDataType(0, 8, 1),  # of another format
 }
-Q8 = 1  # STEPC_STATE_Q8
 
 
 class DLTensor(Structure):
@@ -184,6 +184,7 @@ class TensorQuery(Structure):
         ("reserved", c_int32),
         ("coded", c_void_p),  # char **
         ("numCoded", c_int64),
+        ("formats", c_void_p),  # int32_t *
     ]
 
 

@@ -18,9 +18,9 @@ using namespace stepc;
 /// The rows of a whole state of this shape, and how many elements it has.
 static CodeRows requireRows(StepcStateFormat format, const int64_t *shape,
                             int32_t ndim, int64_t &elements) {
-  if (format != STEPC_STATE_Q8)
-    fail(STEPC_INVALID_ARGUMENT, "format %d is no format of codes, known is 1",
-         int(format));
+  if (!findCodeFormat(format))
+    fail(STEPC_INVALID_ARGUMENT,
+         "format %d is no format of codes, those are 1 and 2", int(format));
   if (ndim < 1 || ndim > kMaxRank)
     fail(STEPC_SHAPE_MISMATCH, "a state of codes has rank %d, not one to %d",
          int(ndim), kMaxRank);
@@ -47,7 +47,8 @@ StepcStatus stepcEncodeState(StepcStateFormat format, const int64_t *shape,
     requireNotNull(values, "values");
     requireNotNull(outCodes, "outCodes");
     requireNotNull(outScales, "outScales");
-    encodeRoot4(rows, 0, elements, values, outCodes, outScales);
+    findCodeFormat(format)->encode(rows, 0, elements, values, outCodes,
+                                   outScales);
   });
 }
 
@@ -62,6 +63,6 @@ StepcStatus stepcDecodeState(StepcStateFormat format, const int64_t *shape,
     requireNotNull(codes, "codes");
     requireNotNull(scales, "scales");
     requireNotNull(outValues, "outValues");
-    decodeRoot4(rows, 0, elements, codes, scales, outValues);
+    findCodeFormat(format)->decode(rows, 0, elements, codes, scales, outValues);
   });
 }

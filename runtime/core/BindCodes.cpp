@@ -27,20 +27,15 @@ const int32_t *stepc::getFormats(const StepcBinding &binding) {
   return binding.structSize <= kEntryBinding ? nullptr : binding.formats;
 }
 
-static void requireFormat(int32_t format, const OperandName &name) {
-  if (format != STEPC_STATE_Q8)
-    fail(STEPC_INVALID_ARGUMENT, "%s has format %d, known are 0 and 1",
-         name.str().c_str(), int(format));
-}
-
 void stepc::requireCodes(const DLTensor &tensor, int32_t format, DLDevice place,
                          const OperandName &name) {
-  requireFormat(format, name);
+  DLDataType wanted = getCodesType(requireFormat(format, name.str()));
   requirePlace(tensor, place, name);
   DLDataType type = tensor.dtype;
-  if (type.code != kDLUInt || type.bits != 8 || type.lanes != 1)
-    fail(STEPC_DTYPE_MISMATCH, "%s has dtype %s, codes are u8",
-         name.str().c_str(), describe(type).c_str());
+  if (type.code != wanted.code || type.bits != wanted.bits || type.lanes != 1)
+    fail(STEPC_DTYPE_MISMATCH, "%s has dtype %s, codes of format %d are %s",
+         name.str().c_str(), describe(type).c_str(), int(format),
+         describe(wanted).c_str());
 }
 
 /// Notes which operands are codes; refuses those that cannot be.
@@ -61,7 +56,8 @@ void Binder::readFormats(int64_t i, NewTensor &tensor) const {
       continue;
     size_t operand = variant.states[k];
     const Operand &state = variant.operands[operand];
-    requireFormat(formats[k], {tensor.name, Role::State, state.name});
+    requireFormat(formats[k],
+                  OperandName{tensor.name, Role::State, state.name}.str());
     if (state.storage != Storage::F32 || state.reach == Reach::Single)
       fail(STEPC_DTYPE_MISMATCH,
            "tensor %s: state '%s' is %s, those of f32 are kept as codes", name,
@@ -149,6 +145,7 @@ void Binder::setCodes(int64_t i, NewTensor &tensor) const {
            name.str().c_str(), describeShape(view.strides, view.rank).c_str());
     StateCodes &codes = tensor.codes.emplace_back();
     codes.operand = int32_t(operand);
+    codes.format = findCodeFormat(getFormats(binding)[k]);
     codes.kept = model.isKept(bound.variant, operand);
     codes.codes = view.address;
     BlockCut cut(getWholeExtents(tensor, operand), name.str());

@@ -141,9 +141,9 @@ void Description::addWork(const TensorQuery &query, const Variant &variant,
 /// Where a state is to be kept as codes, and that saves memory.
 void Description::setCodes(const TensorQuery &query, const std::string &name,
                            const Dims &dims, State &state) const {
-  if (!canEncode(state.shape) ||
-      std::find(query.coded.begin(), query.coded.end(), name) ==
-          query.coded.end())
+  auto coded = std::find_if(query.coded.begin(), query.coded.end(),
+                            [&](const auto &own) { return own.name == name; });
+  if (!canEncode(state.shape) || coded == query.coded.end())
     return;
   size_t dim = getRowDim(state.shape);
   state.scaleShape = getScaleShape(state.shape, dim);
@@ -157,9 +157,9 @@ void Description::setCodes(const TensorQuery &query, const std::string &name,
     state.scalePart = getScaleShape(state.part, dim);
   }
   StepcStateDescription &description = state.description;
-  description.format = STEPC_STATE_Q8;
+  description.format = coded->format->number;
   if (description.dtype.bits)
-    description.dtype = {kDLUInt, 8, 1};
+    description.dtype = getCodesType(*coded->format);
   description.bytes =
       codes.elements +
       int64_t(sizeof(float)) * countElements(state.scalePart.data(),

@@ -162,8 +162,10 @@ void Plan::getState(int64_t id, const char *name, bool scales,
     out.data = reinterpret_cast<void *>(view.address);
     out.device = model.place;
     out.ndim = int32_t(view.rank);
-    out.dtype = tensor.isCoded(k) ? DLDataType{kDLUInt, 8, 1}
-                                  : getDLDataType(state.storage);
+    out.dtype = getDLDataType(state.storage);
+    for (const StateCodes &codes : model.getCodes(tensor))
+      if (size_t(codes.operand) == k)
+        out.dtype = getCodesType(*codes.format);
     out.shape = const_cast<int64_t *>(view.extents);
     out.strides = const_cast<int64_t *>(view.strides);
     out.byte_offset = 0;

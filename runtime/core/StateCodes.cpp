@@ -80,14 +80,27 @@ int64_t stepc::countCodedColumns(const StepcBinding &binding,
   return std::max<int64_t>(countRow(shape, getRowDim(shape)), 1);
 }
 
+const CodeFormat &stepc::requireFormat(int32_t number,
+                                       const std::string &words) {
+  const CodeFormat *format = findCodeFormat(number);
+  if (!format)
+    fail(STEPC_INVALID_ARGUMENT, "%s has format %d, those of codes are 1 and 2",
+         words.c_str(), int(number));
+  return *format;
+}
+
+DLDataType stepc::getCodesType(const CodeFormat &format) {
+  return {uint8_t(format.isSigned ? kDLInt : kDLUInt), 8, 1};
+}
+
 int64_t StateCodes::getScratchBytes(int64_t elements) {
   constexpr int64_t kLine = 64;
   return (elements * int64_t(sizeof(float)) + kLine - 1) / kLine * kLine;
 }
 
-void StateCodes::encodeNumber(double value, uint8_t &code, float &scale) {
+void StateCodes::encodeNumber(double value, uint8_t &code, float &scale) const {
   float number = float(value);
-  encodeRoot4({1, 0}, 0, 1, &number, &code, &scale);
+  format->encode({1, 0}, 0, 1, &number, &code, &scale);
 }
 
 void StateCodes::fill(double value) const {
@@ -99,13 +112,13 @@ void StateCodes::fill(double value) const {
 }
 
 void StateCodes::decode(int64_t begin, int64_t end, float *values) const {
-  decodeRoot4(rows, begin, end, reinterpret_cast<const uint8_t *>(codes),
-              reinterpret_cast<const float *>(scales), values);
+  format->decode(rows, begin, end, reinterpret_cast<const uint8_t *>(codes),
+                 reinterpret_cast<const float *>(scales), values);
 }
 
 void StateCodes::encode(int64_t begin, int64_t end, const float *values) const {
-  encodeRoot4(rows, begin, end, values, reinterpret_cast<uint8_t *>(codes),
-              reinterpret_cast<float *>(scales));
+  format->encode(rows, begin, end, values, reinterpret_cast<uint8_t *>(codes),
+                 reinterpret_cast<float *>(scales));
 }
 
 int64_t StateCodes::getShareBegin(int index, int count) const {

@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // A state of f32 may be kept as codes of 8 bits with a scale for each block of
-// 64 (numerics/Root4.h, docs/states.md). Definitions and kernels know nothing
-// of it: an engine decodes what a kernel works on into scratch memory, has the
-// kernel work there, and encodes what it has written.
+// 64, in one of several formats (numerics/Codes.h, docs/states.md). Definitions
+// and kernels know nothing of it: an engine decodes what a kernel works on into
+// scratch memory, has the kernel work there, and encodes what it has written.
 //
 // Blocks lie along rows of the whole tensor: its last dim, or as many of its
 // last dims, but never the first, as have 64 elements. So codes do not depend
@@ -22,7 +22,7 @@
 
 #include "core/BoundTensor.h"
 
-#include "numerics/Root4.h"
+#include "numerics/Codes.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -55,6 +55,7 @@ struct StateCodes {
   /// to the last, in memory of its own: where one writes it, and a later one
   /// reads what was written.
   bool kept = false;
+  const CodeFormat *format = nullptr;
   CodeRows rows;
   int64_t elements = 0;
   int64_t numScales = 0;
@@ -69,7 +70,7 @@ struct StateCodes {
   /// The bytes of so many elements.
   static int64_t getScratchBytes(int64_t elements);
   /// The code and the scale that encode a number, of which a whole block is.
-  static void encodeNumber(double value, uint8_t &code, float &scale);
+  void encodeNumber(double value, uint8_t &code, float &scale) const;
   /// Makes all of them what encodes a number.
   void fill(double value) const;
   /// Makes f32 of elements [begin, end), and codes.
@@ -127,6 +128,12 @@ const int32_t *getFormats(const StepcBinding &binding);
 /// that are codes; 0: it has none.
 int64_t countCodedColumns(const StepcBinding &binding,
                           const std::vector<int64_t> &shape);
+
+/// The format of the number, or a failure that calls what has it `words`.
+const CodeFormat &requireFormat(int32_t number, const std::string &words);
+
+/// The type of a tensor of codes.
+DLDataType getCodesType(const CodeFormat &format);
 
 /// Refuses a tensor that is none of codes of the format.
 void requireCodes(const DLTensor &tensor, int32_t format, DLDevice place,

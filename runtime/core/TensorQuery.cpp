@@ -7,8 +7,11 @@
 
 #include "core/TensorQuery.h"
 
+#include "core/StateCodes.h"
 #include "core/Status.h"
 #include "core/TensorView.h"
+
+#include "stepc/codes.h"
 
 #include <cstddef>
 
@@ -138,7 +141,14 @@ void QueryReader::readRequest() {
       if (!given.coded || !given.coded[k])
         fail(STEPC_INVALID_ARGUMENT, "tensor %s: coded state %lld has no name",
              name, static_cast<long long>(k));
-      query.coded.emplace_back(given.coded[k]);
+      int32_t format = given.structSize > offsetof(StepcTensorQuery, formats) &&
+                               given.formats
+                           ? given.formats[k]
+                           : STEPC_STATE_Q8;
+      query.coded.push_back(
+          {given.coded[k],
+           &requireFormat(format, "tensor " + std::string(name) + ": state '" +
+                                      given.coded[k] + "'")});
     }
   if (!given.param.bits || manifest.variants.empty())
     return;

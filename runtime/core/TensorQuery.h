@@ -12,11 +12,19 @@
 #include "core/VariantChoice.h"
 #include "stepc/describe.h"
 
+#include "numerics/Codes.h"
+
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace stepc {
+
+/// A state that is to be kept as codes, and how.
+struct CodedState {
+  std::string name;
+  const CodeFormat *format;
+};
 
 /// A StepcTensorQuery, checked.
 struct TensorQuery {
@@ -31,7 +39,7 @@ struct TensorQuery {
   /// Nothing: no variant is asked for.
   std::optional<VariantRequest> request;
   /// States that are to be kept as codes where that saves memory.
-  std::vector<std::string> coded;
+  std::vector<CodedState> coded;
 };
 
 /// Refuses a tensor that cannot be. `index` is its place in the list.

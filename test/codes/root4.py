@@ -32,8 +32,8 @@ POWER = [np.float32(float.fromhex(n)) for n in
 
 
 def fourth_roots(x, rate):
-    """Of numbers not below 0, times the rate, in float32: with x^(-1/4) guessed from the bits, and a
-    polynomial that corrects it."""
+    """Of numbers not below 0, times the rate, in float32: x^(-1/4) is guessed from the bits, and a
+    polynomial corrects it."""
     guess = (GUESS - (x.view(np.int32) >> 2)).view(np.float32)
     second, first, zeroth = (number * rate for number in POWER)
     root = guess * guess * (x * guess)

@@ -3,6 +3,7 @@
 """A step with states that are codes is one with states of float32 that are what the codes before
 it stand for, whose new states are encoded. Bit for bit, for every class."""
 
+import float8
 import numpy as np
 import pytest
 import root4
@@ -13,6 +14,7 @@ from stepped import CLASSES, OF_MATRICES, OF_TWO_DIMS
 
 MATRICES = [(64, 128), (100, 70), (128, 700)]
 TWO_DIMS = [*MATRICES, (300,), (7, 9)]  # the last have no codes
+ORACLES = {torch.uint8: root4, torch.int8: float8}
 SHAPES = [*TWO_DIMS, (40, 8, 3, 5)]
 
 
@@ -26,13 +28,14 @@ def roundtrip(optimizer, params, twin, twins, seen):
     for param, other in zip(params, twins, strict=True):
         for name, value in twin.state[other].items():
             own = optimizer.state[param][name]
-            if own.dtype is not torch.uint8:
+            if own.dtype not in ORACLES:
                 continue
-            codes, scales = root4.encode(value.numpy())
+            oracle = ORACLES[own.dtype]
+            codes, scales = oracle.encode(value.numpy())
             assert np.array_equal(own.numpy(), codes), f"{name} of {tuple(param.shape)}"
             of = optimizer.state[param][f"{name}.scale"].numpy().reshape(-1)
             assert np.array_equal(of, scales, equal_nan=True), f"{name} of {tuple(param.shape)}"
-            value.copy_(torch.from_numpy(root4.decode(codes, scales)))
+            value.copy_(torch.from_numpy(oracle.decode(codes, scales)))
             seen.add((tuple(param.shape), name))
 
 
@@ -175,3 +178,15 @@ def test_a_step_in_the_backward_pass():
         assert torch.equal(own, other)
         for name, value in plain.state[other].items():
             assert torch.equal(fused.state[own][name], value), name
+
+
+@pytest.mark.parametrize("name", sample(["AdamW", "FusedLAMB", "SOAP", "Muon"], "float8", 2))
+def test_float8(name):
+    every = {**CLASSES, **OF_TWO_DIMS, **OF_MATRICES}
+    shapes = MATRICES if name in OF_MATRICES else TWO_DIMS if name in OF_TWO_DIMS else SHAPES
+    assert compare(every[name], shapes, coded="f8_e4m3")
+
+
+def test_a_format_for_each_state():
+    seen = compare(CLASSES["AdamW"], coded={"exp_avg": "f8_e4m3", "exp_avg_sq": "q8"})
+    assert {name for _, name in seen} == {"exp_avg", "exp_avg_sq"}

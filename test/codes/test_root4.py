@@ -14,13 +14,13 @@ def encoded(values):
     values = np.ascontiguousarray(values, np.float32)
     codes = np.zeros(values.shape, np.uint8)
     scales = np.zeros(len(root4.blocks(values)[0]), np.float32)
-    _codes.encode(values.shape, values.ctypes.data, codes.ctypes.data, scales.ctypes.data)
+    _codes.encode("q8", values.shape, values.ctypes.data, codes.ctypes.data, scales.ctypes.data)
     return codes, scales
 
 
 def decoded(codes, scales):
     values = np.zeros(codes.shape, np.float32)
-    _codes.decode(codes.shape, codes.ctypes.data, scales.ctypes.data, values.ctypes.data)
+    _codes.decode("q8", codes.shape, codes.ctypes.data, scales.ctypes.data, values.ctypes.data)
     return values
 
 
@@ -147,8 +147,8 @@ def test_a_row_is_the_last_dims_of_64_elements_but_not_the_first():
 )
 def test_refused(shape, words):
     with pytest.raises(errors.StepcError, match=words):
-        _codes.encode(shape, 0, 0, 0)
+        _codes.encode("q8", shape, 0, 0, 0)
     with pytest.raises(errors.StepcError, match="values is NULL"):
-        _codes.encode((2, 2), 0, 0, 0)
+        _codes.encode("q8", (2, 2), 0, 0, 0)
     with pytest.raises(errors.StepcError, match="codes is NULL"):
-        _codes.decode((2, 2), 0, 0, 0)
+        _codes.decode("q8", (2, 2), 0, 0, 0)

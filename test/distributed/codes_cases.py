@@ -86,7 +86,7 @@ def same_states(params, optimizer, plain, alone, what):
         for key, state in own.items():
             assert isinstance(state, DTensor) == (key != "step"), f"{what}, {name}, {key}"
             same_bits(full[number][key], theirs[key], f"{what}, {key} of {name}")
-            found += theirs[key].dtype is torch.uint8
+            found += theirs[key].dtype in (torch.uint8, torch.int8)
     return found
 
 
@@ -131,6 +131,63 @@ def a_state_that_is_needed_again_behind_a_round():
     compare("fsdp2", line(), make)
     make = lambda ps: st.LARS(ps, lr=0.05, momentum=0.9, state_dtype="q8", reproducible=True)  # noqa: E731
     compare("fsdp2", line(), make)
+
+
+@case
+def another_format():
+    """And checkpoints of one, which load where another is kept as in one process."""
+    mixed = {"exp_avg": "f8_e4m3", "exp_avg_sq": "q8"}
+
+    def made(params, state_dtype=mixed, **more):
+        return st.AdamW(params, lr=0.05, state_dtype=state_dtype, **more)
+
+    for way, mesh in (("fsdp2", line()), ("columns", grid())):
+        shapes = SHAPES if way == "fsdp2" else WIDE
+        params, optimizer, values, grads = compare(way, mesh, made, shapes)
+        saved = optimizer.full_state_dict()
+        now = {n: whole(p).detach().clone() for n, p in params}
+        for kept in ("q8", "f8_e4m3", None):
+            plain = [(n, torch.nn.Parameter(v.clone())) for n, v in now.items()]
+            alone = made(plain, kept)
+            alone.load_state_dict(saved)
+            parts = spread(way, mesh, now)
+            other = made(parts, kept)
+            other.load_state_dict(optimizer.state_dict() if kept is None else saved)
+            for name, param in plain:
+                param.grad = grads[0][name].clone()
+            give(parts, grads[0])
+            alone.step()
+            other.step()
+            for (name, param), (_, single) in zip(parts, plain, strict=True):
+                same_bits(whole(param), single, f"{way}, {kept}, {name}")
+            same_states(parts, other, plain, alone, f"{way}, {kept}")
+
+
+@case
+def another_format_of_ranges_and_owners():
+    values, grads = named_values(SHAPES, 1, 3)
+    grads = [own[0] for own in grads]
+
+    def made(params, **more):
+        return st.AdamW(params, lr=0.05, state_dtype="f8_e4m3", **more)
+
+    plain, alone, after = stepped(made, values, grads)
+    _, optimizer = zeroed(made, values, grads, after, "float8")
+    same_full(optimizer, plain, alone, "float8")
+    saved, now = optimizer.full_state_dict(), {n: p.detach().clone() for n, p in plain}
+    single = [(n, torch.nn.Parameter(v.clone())) for n, v in now.items()]
+    shared = [(n, torch.nn.Parameter(v.clone())) for n, v in now.items()]
+    one, many = adamw(single), adamw(shared, zero=st.Zero(1, gradients="reduced"))
+    for pairs, own in ((single, one), (shared, many)):
+        own.load_state_dict(saved)
+        for name, param in pairs:
+            param.grad = grads[0][name].clone()
+        own.step()
+    for (name, param), (_, other) in zip(shared, single, strict=True):
+        same_bits(param, other, f"{name} of codes of another format")
+    same_full(many, single, one, "another format")
+    shapes = {"up": (64, 80), "down": (80, 64)}
+    compare("fsdp2", line(), lambda ps: st.Muon(ps, lr=0.05, state_dtype="f8_e4m3"), shapes)
 
 
 @case

@@ -221,8 +221,9 @@ def test_states_of_bitsandbytes(tmp_path, bits, name, ours):
             assert torch.equal(optimizer.state[param][key], value)
 
 
-def test_codes_are_floats_between_and_codes_again(tmp_path):
-    source = trained(shapes=BOX, state_dtype="q8")
+@pytest.mark.parametrize("kind", ["q8", "f8_e4m3"])
+def test_codes_are_floats_between_and_codes_again(tmp_path, kind):
+    source = trained(shapes=BOX, state_dtype=kind)
     torch.save(source[1].full_state_dict(), tmp_path / "codes.pt")
     found = ck.read(tmp_path / "codes.pt")
     wide = source[1].state[dict(source[0].named_parameters())["wide"]]
@@ -231,7 +232,7 @@ def test_codes_are_floats_between_and_codes_again(tmp_path):
     assert "exp_avg.scale" not in found.states["wide"]
     ck.write(found, tmp_path / "floats.safetensors", "safetensors")
     for path in ("codes.pt", "floats.safetensors"):
-        goes_on(source, tmp_path / path, state_dtype="q8")
+        goes_on(source, tmp_path / path, state_dtype=kind)
 
 
 # --- What is written -----------------------------------------------------------

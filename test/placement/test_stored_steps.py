@@ -87,7 +87,9 @@ def test_any_number_of_threads(threads, place):
         compare(CLASSES["AdamW"], place, shapes, steps=2)
         compare(CLASSES["FusedLAMB"], place, shapes, steps=2)  # large: all threads
         compare(CLASSES["FusedLAMB"], place, shapes[2:], steps=2)  # batches do not fit a window
-        compare(lambda ps, **more: st.AdamW(ps, state_dtype="q8", **more), place, shapes, steps=2)
+        for kind in ("q8", "f8_e4m3"):
+            make = lambda ps, kind=kind, **more: st.AdamW(ps, state_dtype=kind, **more)  # noqa: E731
+            compare(make, place, shapes, steps=2)
     finally:
         torch.set_num_threads(before)
 

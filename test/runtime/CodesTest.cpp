@@ -100,6 +100,37 @@ TEST_F(CodesTest, theRuntimeAllocatesThem) {
   EXPECT_EQ(0, std::memcmp(floats, scalesAgain.data(), 8 * kRows));
 }
 
+TEST_F(CodesTest, aFormatForEach) {
+  binding.states = nullptr;
+  formats[0] = STEPC_STATE_F8_E4M3;
+  ASSERT_OK(bind());
+  DLTensor codes, of, others;
+  ASSERT_OK(stepcPlanGetState(plan.get(), 0, "second", &codes));
+  ASSERT_OK(stepcPlanGetStateScales(plan.get(), 0, "second", &of));
+  ASSERT_OK(stepcPlanGetState(plan.get(), 0, "momentum_buffer", &others));
+  EXPECT_EQ(kDLInt, codes.dtype.code);
+  EXPECT_EQ(8, codes.dtype.bits);
+  EXPECT_EQ(kDLUInt, others.dtype.code);
+  // It begins as 0.5, the largest of its block.
+  const auto *bytes = static_cast<const uint8_t *>(codes.data);
+  const auto *floats = static_cast<const float *>(of.data);
+  EXPECT_EQ(0x7e, bytes[0]);
+  std::vector<float> values(kRows * kColumns);
+  int64_t shape[] = {kRows, kColumns};
+  ASSERT_OK(stepcDecodeState(STEPC_STATE_F8_E4M3, shape, 2, bytes, floats,
+                             values.data()));
+  EXPECT_NEAR(0.5, values[0], 0x1p-21);
+  ASSERT_OK(stepcStep(plan.get()));
+  ASSERT_OK(stepcDecodeState(STEPC_STATE_F8_E4M3, shape, 2, bytes, floats,
+                             values.data()));
+  std::vector<uint8_t> again(kRows * kColumns);
+  std::vector<float> scalesAgain(2 * kRows);
+  ASSERT_OK(stepcEncodeState(STEPC_STATE_F8_E4M3, shape, 2, values.data(),
+                             again.data(), scalesAgain.data()));
+  EXPECT_EQ(0, std::memcmp(bytes, again.data(), again.size()));
+  EXPECT_EQ(0, std::memcmp(floats, scalesAgain.data(), 8 * kRows));
+}
+
 TEST_F(CodesTest, oneOfThem) {
   Array plain(Type::F32, {kRows, kColumns});
   states[1] = plain.dl();
@@ -118,7 +149,7 @@ TEST_F(CodesTest, oneOfThem) {
 TEST_F(CodesTest, formatsThatCannotBe) {
   formats[0] = 7;
   refuse(STEPC_INVALID_ARGUMENT,
-         "tensor 'w': state '0' has format 7, known are 0 and 1");
+         "tensor 'w': state '0' has format 7, those of codes are 1 and 2");
   formats[0] = STEPC_STATE_Q8;
   binding.states = nullptr;
   binding.numStates = 1;
@@ -127,14 +158,18 @@ TEST_F(CodesTest, formatsThatCannotBe) {
   binding.numStates = 2;
   formats[0] = 7;
   refuse(STEPC_INVALID_ARGUMENT,
-         "tensor 'w': state 'second' has format 7, known are 0 and 1");
+         "tensor 'w': state 'second' has format 7, those of codes are 1 and 2");
 }
 
 TEST_F(CodesTest, codesThatCannotBe) {
   second.tensor.dtype = {kDLInt, 8, 1};
   refuse(STEPC_DTYPE_MISMATCH,
-         "tensor 'w': state '0' has dtype i8, codes are u8");
+         "tensor 'w': state '0' has dtype i8, codes of format 1 are u8");
+  formats[0] = STEPC_STATE_F8_E4M3;
   second.tensor.dtype = {kDLUInt, 8, 1};
+  refuse(STEPC_DTYPE_MISMATCH,
+         "tensor 'w': state '0' has dtype u8, codes of format 2 are i8");
+  formats[0] = STEPC_STATE_Q8;
   second.tensor.device = {kDLCUDA, 0};
   refuse(STEPC_DEVICE_MISMATCH,
          "tensor 'w': state '0' is on CUDA device 0, the plan runs on the cpu");

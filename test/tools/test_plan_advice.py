@@ -238,7 +238,7 @@ def test_what_there_is_not(model):
     assert "refused: CUDA devices refuse codes on disk" in text and "the first that fits:" in text
     text = command.run(["adamw", "--model", str(model), "--ranks", "4", "--advise",
                         "--memory-per-rank", "1e5"])  # fmt: skip
-    assert "none fits, the least is" in text and "bound by square roots" in text
+    assert "none fits, the least is" in text and "bound by their arithmetic" in text
     with pytest.raises(PlanError, match="layout is 'hsdp', --advise knows: ddp, zero1"):
         advise(model, "--layout", "hsdp")
     with pytest.raises(PlanError, match="'adamw' has no state 'exp'"):

@@ -116,6 +116,7 @@ def test_codes_and_masters(tmp_path):
     of_all = memory("--state", "q8", "--master", "remainder")["states"]
     assert of_all == {"exp_avg": codes + floats, "exp_avg_sq": codes + floats,
                       "remainder": 2 * elements}  # fmt: skip
+    assert memory("--state", "f8_e4m3", "--master", "remainder")["states"] == of_all
     of_one = memory("--state", "exp_avg:q8,exp_avg_sq:bf16", "--master", "f32")["states"]
     assert of_one == {"exp_avg": codes + floats, "exp_avg_sq": 2 * elements, "master": 4 * elements}
     assert "master" not in memory("--dtype", "f32", "--master", "f32")["states"]

@@ -204,7 +204,13 @@ CLASSES = {
     "rmsprop": "RMSprop", "rprop": "Rprop", "sgd": "SGD", "shampoo": "Shampoo", "sm3": "SM3",
     "soap": "SOAP", "sophia": "SophiaG", "torch_adafactor": "Adafactor",
 }  # fmt: skip
-_DTYPES = {"f32": "torch.float32", "bf16": "torch.bfloat16", "f16": "torch.float16", "q8": '"q8"'}
+_DTYPES = {
+    "f32": "torch.float32",
+    "bf16": "torch.bfloat16",
+    "f16": "torch.float16",
+    "q8": '"q8"',
+    "f8_e4m3": '"f8_e4m3"',
+}
 _PARAMETERS = {"moonlight_muon": "muon_params=model.parameters()"}  # in its class
 _ZERO = {1: 'zero=stepc.torch.Zero(1, gradients="{}")', 2: "zero=stepc.torch.Zero(2)"}
 

@@ -54,7 +54,9 @@ def text(advice: Advice) -> str:
     if refused:
         parts.append("".join(f"refused: {words}\n" for words in refused))
     if advice.device == "cpu" and any(Kept.parse(r.state, None).keeps_codes for r in advice.rungs):
-        parts.append("with codes a processor's step is bound by square roots, not by these bytes\n")
+        parts.append(
+            "with codes a processor's step is bound by their arithmetic, not by these bytes\n"
+        )
     if first is None:
         least = min((r for r in advice.rungs if not r.refused), key=lambda r: r.total, default=None)
         words = f", the least is {size(least.total)}" if least else ""

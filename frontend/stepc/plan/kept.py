@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .._codes import FORMATS
 from ..interface import Interface
 from .failure import PlanError
 from .models import BYTES
 
-Q8 = "q8"  # codes of 8 bits with a scale for each block (docs/states.md)
-STORAGES = (*BYTES, Q8)
+STORAGES = (*BYTES, *FORMATS)
 MASTERS = {"f32": "master", "remainder": "remainder"}  # the state of each form
 _OF_16_BITS = {"f32": ("bf16", "f16"), "remainder": ("bf16",)}
 AVERAGES = frozenset({"ema", "swa", "param_copy"})  # of fragments, which are read: no codes
@@ -44,20 +44,20 @@ class Kept:
     @property
     def compiled(self) -> str | None:
         """What the compiler's ``--state`` is; codes are of float32, and of the binding."""
-        own = [(name, storage) for name, storage in self.states if storage != Q8]
+        own = [(name, storage) for name, storage in self.states if storage not in FORMATS]
         return ",".join(f"{name}:{s}" if name else s for name, s in own) or None
 
     @property
     def keeps_codes(self) -> bool:
-        return any(storage == Q8 for _, storage in self.states)
+        return any(storage in FORMATS for _, storage in self.states)
 
-    def coded(self, interface: Interface, dtype: str) -> tuple[str, ...]:
-        """The states beside a parameter that are to be codes."""
+    def coded(self, interface: Interface, dtype: str) -> tuple[tuple[str, str], ...]:
+        """The states beside a parameter that are to be codes, with their formats."""
         if dtype == "f64":
             return ()
-        names = {name for name, storage in self.states if storage == Q8}
+        kinds = {name: storage for name, storage in self.states if storage in FORMATS}
         known = [name for name in interface.states if name not in AVERAGES]
-        return tuple(name for name in known if "" in names or name in names)
+        return tuple((n, kinds.get(n) or kinds[""]) for n in known if "" in kinds or n in kinds)
 
     def check(self, interface: Interface) -> None:
         """PlanError for a name that is no state."""

@@ -22,9 +22,10 @@ extern "C" {
 /* How a state is kept. */
 typedef enum StepcStateFormat {
   STEPC_STATE_PLAIN = 0, /* as the manifest says */
-  STEPC_STATE_Q8 = 1 /* one that is f32 there: codes of 8 bits (uint8, of the
-                        state's shape, row-major), and an f32 for each block
-                        of 64. docs/states.md */
+  /* One that is f32 there: codes of 8 bits, of the state's shape, row-major,
+   * and an f32 for each block of 64. docs/states.md */
+  STEPC_STATE_Q8 = 1,     /* uint8 */
+  STEPC_STATE_F8_E4M3 = 2 /* int8, the bits of float8 numbers */
 } StepcStateFormat;
 
 /* Makes codes and scales of floats, and floats of these, as steps do. `shape`:

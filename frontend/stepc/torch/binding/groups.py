@@ -73,8 +73,8 @@ def rules_of(optimizer, groups: list[dict] | None = None) -> Rules:
     bound = bound_groups(optimizer, interface, reader, groups)
     options = [interface.resolve(g.options, g.hypers) for g in bound]
     names = can_be_codes(interface, optimizer._dropped_dims)
-    coded = optimizer._kept.coded(torch.float32, names) if groups is None else ()
-    return Rules(interface, options, [g.of_shape for g in bound], coded)
+    coded = optimizer._kept.coded(torch.float32, names) if groups is None else {}
+    return Rules(interface, options, [g.of_shape for g in bound], tuple(coded.items()))
 
 
 def get_package(

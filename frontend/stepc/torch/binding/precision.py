@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+from ..._codes import FORMATS
 from ...interface import Interface
 from ..tensors import dlpack as _tensors
 from ..tensors.members import ObstacleError
@@ -21,7 +22,8 @@ SEED = "rounding_seed"  # the hyper-parameter of a package, and the key where it
 _STATE_DTYPES = (torch.float32, *_tensors.NARROW)
 
 
-Q8 = "q8"  # codes of 8 bits with a scale for each block (docs/states.md)
+Q8 = "q8"  # of the formats of codes, with a scale for each block (docs/states.md)
+_KNOWN = " or ".join(f"'{name}'" for name in FORMATS)
 StateDtype = torch.dtype | str | dict[str, torch.dtype | str] | None
 
 
@@ -37,27 +39,27 @@ class Kept:
     def keeps_codes(self) -> bool:
         """Whether some states are to be codes."""
         given = self.state_dtype
-        return Q8 in (given.values() if isinstance(given, dict) else (given,))
+        return any(k in FORMATS for k in (given.values() if isinstance(given, dict) else (given,)))
 
     def coded(
         self, dtype: torch.dtype, names: Sequence[str], label: str | None = None
-    ) -> tuple[str, ...]:
-        """Which of the states beside a parameter of the dtype are to be codes; ``label``: its
-        name, None: of any."""
+    ) -> dict[str, str]:
+        """Which of the states beside a parameter of the dtype are to be codes, and of which
+        format; ``label``: the parameter's name, None: of any."""
         given = self.state_dtype
         if dtype is torch.float64 or not self.keeps_codes:
-            return ()
+            return {}
         if not isinstance(given, dict):
-            return tuple(names)
+            return dict.fromkeys(names, given)
         patterns = {key: kind for key, kind in given.items() if key not in names}
-        if label is None and Q8 in patterns.values():
-            return tuple(names)
+        if label is None and (kinds := [k for k in patterns.values() if k in FORMATS]):
+            return {n: given[n] if given.get(n) in FORMATS else kinds[-1] for n in names}
         own = [kind for pattern, kind in patterns.items() if _matches(label or "", pattern)]
-        if own and own[-1] != Q8:
-            return ()
+        if own and own[-1] not in FORMATS:
+            return {}
         # What is said of a state counts where a pattern does not take all codes away.
-        default = Q8 if own else None
-        return tuple(name for name in names if given.get(name, default) == Q8)
+        kinds = {name: given.get(name, own[-1] if own else None) for name in names}
+        return {name: kind for name, kind in kinds.items() if kind in FORMATS}
 
     def master_state(self, param: torch.Tensor) -> str | None:
         """The state that the parameter's f32 is kept in, where it is."""
@@ -102,11 +104,11 @@ class Precision:
             raise ValueError(f"master is {master!r}, expected 'f32', 'remainder' or None")
         named = state_dtype if isinstance(state_dtype, dict) else {"": state_dtype}
         for name, dtype in named.items():
-            if not isinstance(name, str) or dtype not in (*_STATE_DTYPES, Q8, None):
+            if not isinstance(name, str) or dtype not in (*_STATE_DTYPES, *FORMATS, None):
                 of = f" of {name!r}" if name else ""
                 raise ValueError(
                     f"state_dtype{of} is {dtype!r}, expected torch.float32, torch.bfloat16, "
-                    "torch.float16 or 'q8'"
+                    f"torch.float16, {_KNOWN}"
                 )
         if rounding is not None and rounding != "stochastic":
             raise ValueError(f"rounding is {rounding!r}, expected 'stochastic' or None")
@@ -143,7 +145,7 @@ class Precision:
         """What decides which states there are, and of which dtypes; "" where nothing does."""
         given = self._state_dtype
         ordered = given
-        if isinstance(given, dict) and Q8 not in given.values():  # of patterns the last counts
+        if isinstance(given, dict) and not self._kept.keeps_codes:  # of patterns the last counts
             ordered = dict(sorted(given.items()))
         return f"master={self._master!r}, state_dtype={ordered}" if self._master or given else ""
 
@@ -186,7 +188,7 @@ class Precision:
             for name in sorted(names):
                 wanted = given[name] if isinstance(given, dict) else given
                 # Codes are of f32.
-                stored = torch.float32 if wanted == Q8 else wanted
+                stored = torch.float32 if wanted in FORMATS else wanted
                 parts.append(f"state.{name}={_tensors.STORAGE[stored]}")
         return parts
 
@@ -203,10 +205,10 @@ class Precision:
             is_pattern = any(sign in key for sign in "*?[") and (labels or key == "*")
             if not is_pattern and key not in labels:
                 interface.check_states({key: kind})
-            if kind not in (Q8, torch.float32):
+            if kind not in (*FORMATS, torch.float32):
                 raise TypeError(
                     f"state_dtype of {key!r}, a pattern of parameters' names, is {kind!r}, "
-                    "expected 'q8' or torch.float32"
+                    f"expected {_KNOWN} or torch.float32"
                 )
 
     # --- Changes from outside -------------------------------------------------

@@ -10,6 +10,7 @@ import difflib
 import logging
 from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 
 import torch
 
@@ -98,8 +99,25 @@ class Preparation:
         for rule, number in Counter(taken).items():
             of = f"rule '{rule}' of optimizer '{self._interface.name}'"
             log.info("%s takes %s", of, parameters(number))
+        self._tell_of_codes(members)
         for member, rule in zip(members, taken, strict=True):
             log.debug("%s of shape %s: rule '%s'", member.name, member.whole_shape, rule)
+
+    @staticmethod
+    def _tell_of_codes(members: list[Member]) -> None:
+        """Says which states are kept as codes, in how much memory with their scales."""
+        found: dict[tuple[str, str], list[int]] = {}
+        here = [member for member in members if not member.elsewhere]
+        for state in chain.from_iterable(member.gets.states for member in here):
+            if state.format:
+                found.setdefault((state.name, state.format), []).append(state.bytes)
+        if found:
+            said = (
+                f"state '{name}' of {len(sizes)} of {parameters(len(here))} is kept as codes, "
+                f"{format}, in {sum(sizes)} bytes"
+                for (name, format), sizes in found.items()
+            )
+            log.info("%s", "; ".join(said))
 
     def used(self) -> list[tuple[dict, int, int]]:
         """The variants that step parameters, each with how many and their elements."""

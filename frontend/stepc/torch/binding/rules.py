@@ -36,7 +36,7 @@ class Rules:
         interface: Interface,
         options: list[Options],
         of_shape: Sequence[OfShape | None] = (),
-        coded: tuple[str, ...] = (),
+        coded: tuple[tuple[str, str], ...] = (),
     ):
         self._interface, self._options, self._coded = interface, options, coded
         self._of_shape = of_shape or [None] * len(options)
@@ -146,12 +146,12 @@ class Variants(Rules):
             coded,
         )
 
-    def _coded_beside(self, member: Member) -> tuple[str, ...]:
-        """Those of its states that are to be codes."""
+    def _coded_beside(self, member: Member) -> tuple[tuple[str, str], ...]:
+        """Those of its states that are to be codes, with their formats."""
         if not self._kept.keeps_codes:
             return ()
         names = can_be_codes(self._interface, self._dropped)
-        return self._kept.coded(member.param.dtype, names, member.label)
+        return tuple(self._kept.coded(member.param.dtype, names, member.label).items())
 
     def missing(self, member: Member, found: Tensor) -> errors.TensorError:
         """What to raise where a member has no variant."""
@@ -183,11 +183,12 @@ def can_be_codes(interface: Interface, dropped: Collection[str]) -> list[str]:
 class WholeState(NamedTuple):
     """A state of a whole tensor: its shape, and which dim of the parameter each of its
     dims is, None for one that the definition has not from the parameter; ``per``: of how many
-    elements along the last one is, more than one of scales."""
+    elements along the last one is, more than one of scales; ``format``: of codes theirs."""
 
     shape: tuple[int, ...]
     of_param: tuple[int | None, ...]
     per: int = 1
+    format: str = ""
 
     def has_dims_of(self, param: torch.Tensor) -> bool:
         """Whether it has all dims of the parameter and no others."""
@@ -242,7 +243,8 @@ def whole_states(found: Tensor, dropped: dict[str, int]) -> dict[str, WholeState
         if (at := dropped.get(state.name)) is not None:
             at += len(shape)
             shape, of_param = (own[:at] + own[at + 1 :] for own in (shape, of_param))
-        states[state.name] = WholeState(shape, of_param, BLOCK if is_scale(state.name) else 1)
+        per = BLOCK if is_scale(state.name) else 1
+        states[state.name] = WholeState(shape, of_param, per, state.format)
     return states
 
 

@@ -42,9 +42,9 @@ class Seen:
     def as_own(self, state: WholeState, shape: Shape) -> WholeState:
         """One of them."""
         if self.is_full(state):
-            return WholeState(shape, tuple(range(len(shape))))
+            return state._replace(shape=shape, of_param=tuple(range(len(shape))))
         dims = tuple(None if of is None else self.view.own_dim(of) for of in state.of_param)
-        made = WholeState(state.shape, dims, state.per)
+        made = state._replace(of_param=dims)
         if made.is_full(len(shape)):  # it would be taken for one of all elements
             made = made._replace(of_param=(None,) * len(dims))
         return made

@@ -63,7 +63,9 @@ class BlocksOf:
         made = {}
         for name, own in self._states_of(seen[-2:]).items():
             dims = (None if of is None else of + len(leading) for of in own.of_param)
-            made[name] = WholeState((*leading, *own.shape), (*range(len(leading)), *dims), own.per)
+            made[name] = own._replace(
+                shape=(*leading, *own.shape), of_param=(*range(len(leading)), *dims)
+            )
         return made
 
     def _of_parts(self, seen: Shape) -> dict[str, WholeState]:
@@ -80,10 +82,11 @@ def _together(seen: Shape, shapes: list[Shape], states: list[WholeState | None])
         for own, shape in zip(states, shapes, strict=True)
     )
     if full:
-        return WholeState(seen, tuple(range(len(seen))))
+        return states[0]._replace(shape=seen, of_param=tuple(range(len(seen))))
+    first = next(own for own in states if own is not None)
     there = [own.shape for own in states if own is not None]
     made = (len(there), *there[0]) if len(set(there)) == 1 else (sum(map(math.prod, there)),)
-    return WholeState(made, (None,) * len(made))
+    return WholeState(made, (None,) * len(made), format=first.format)
 
 
 class Blocks:
@@ -217,7 +220,7 @@ def _recoded(items: dict, wholes: dict[str, WholeState], words: str) -> dict:
                 "STEPC_INVALID_ARGUMENT",
             )
         # Rows are those of a matrix, however short.
-        codes, of = encode(value.reshape(rows, -1), (rows, scales[-1]))
+        codes, of = encode(value.reshape(rows, -1), wholes[name].format, (rows, scales[-1]))
         made[name], made[name + SCALE] = codes.view(value.shape), of.view(scales)
     return made
 

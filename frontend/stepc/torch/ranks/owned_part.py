@@ -11,7 +11,7 @@ import torch
 from ... import errors
 from ..._describe import SCALE
 from ..._mesh import Layout
-from ..binding.codes import encode
+from ..binding.codes import encode, format_of
 from ..binding.rules import Indices, Slot
 from ..tensors.members import ObstacleError
 from .blocks import Blocks
@@ -233,13 +233,13 @@ class OwnedPart:
             if value is None or slot.name in self.parts:
                 continue
             own = self.inner.hide(slot.name, value).detach()
-            if slot.dtype is torch.uint8 and own.is_floating_point():
-                changed |= self._encoded(slot.name, own)
+            if slot.whole.format and own.is_floating_point():
+                changed |= self._encoded(slot, own)
                 continue
-            if slot.dtype is not torch.uint8 and own.dtype is torch.uint8:
+            if own.dtype != slot.dtype and (format := format_of(own)):
                 raise errors.TensorError(
                     f"state '{slot.name}' of {self.name} is of codes, and this optimizer keeps "
-                    "floats; load_state_dict makes them",
+                    f"{slot.whole.format or 'floats'}, not {format}; load_state_dict makes them",
                     "STEPC_DTYPE_MISMATCH",
                 )
             if own.dtype != slot.dtype:
@@ -248,15 +248,15 @@ class OwnedPart:
             changed[slot.name] = self.inner.show(slot.name, own)
         return changed
 
-    def _encoded(self, name: str, values: torch.Tensor) -> dict:
+    def _encoded(self, kept: Slot, values: torch.Tensor) -> dict:
         """Takes floats where codes are kept, and returns these and their scales."""
-        scale = name + SCALE
+        name, scale = kept.name, kept.name + SCALE
         shape = next(
             tuple(len(own) for own in slot.at(self.own))
             for slot in self.slots
             if slot.name == scale
         )
-        self.parts[name], self.parts[scale] = encode(values, shape)
+        self.parts[name], self.parts[scale] = encode(values, kept.whole.format, shape)
         return {one: self.inner.show(one, self.parts[one]) for one in (name, scale)}
 
     def make_missing(self) -> dict:

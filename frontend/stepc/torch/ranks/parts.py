@@ -251,13 +251,19 @@ def _with_master(states_of: StatesOf, master: str | None) -> StatesOf:
 
 
 def _with_codes(states_of: StatesOf, kept: Kept, dtype: torch.dtype, label: str) -> StatesOf:
-    """The same without scales of states that the parameter does not keep as codes."""
+    """The same without scales of states that the parameter does not keep as codes, and with the
+    formats of those that it does."""
 
     def states(shape: Shape) -> dict[str, WholeState]:
         found = states_of(shape)
         names = [name for name in found if name + SCALE in found]
-        plain = {name + SCALE for name in set(names).difference(kept.coded(dtype, names, label))}
-        return {name: own for name, own in found.items() if name not in plain}
+        coded = kept.coded(dtype, names, label)
+        plain = {name + SCALE for name in set(names).difference(coded)}
+        return {
+            name: own._replace(format=coded.get(name, ""))
+            for name, own in found.items()
+            if name not in plain
+        }
 
     return states
 

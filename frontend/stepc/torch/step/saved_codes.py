@@ -4,22 +4,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import torch
 
 from ... import errors
 from ..._describe import SCALE
-from ..binding.codes import RangeRows, decode
+from ..binding.codes import RangeRows, decode, format_of
 from ..ranks.state_parts import StatePart
 from ..tensors.stored import in_memory
 
 
 def decode_state(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """A state that ``state_dtype="q8"`` keeps as codes, in float32.
+    """A state that ``state_dtype="q8"`` or another format keeps as codes, in float32.
 
     Args:
-        codes: ``optimizer.state[param][name]``, of dtype uint8 and the state's shape: the whole
+        codes: ``optimizer.state[param][name]``, of the state's shape: the whole
             of it, or what a rank has, which may be a DTensor.
         scales: ``optimizer.state[param][name + ".scale"]``.
 
@@ -61,9 +59,11 @@ def _decoded_part(codes: StatePart, scales: StatePart) -> StatePart:
     return StatePart.of(values, codes.whole, codes.place, codes.boxes)
 
 
-def decoded(state: dict, kept: Collection[str]) -> dict:
-    """A saved state of a parameter with floats in place of codes that are not ``kept``."""
+def decoded(state: dict, kept: dict[str, str]) -> dict:
+    """A saved state of a parameter with floats in place of codes that are not ``kept`` in their
+    format."""
     made = dict(state)
-    for name in [n for n in state if f"{n}{SCALE}" in state and n not in kept]:
+    names = [n for n in state if f"{n}{SCALE}" in state and isinstance(state[n], torch.Tensor)]
+    for name in [n for n in names if n not in kept or format_of(state[n]) != kept[n]]:
         made[name] = decode_state(made[name], made.pop(f"{name}{SCALE}"))
     return made

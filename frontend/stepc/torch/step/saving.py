@@ -185,9 +185,9 @@ class Saving:
                 state[params.get(key, key)] = value
         return state
 
-    def _codes_kept(self, state_dict: dict) -> dict[int, tuple[str, ...]]:
-        """By ``id()`` of a parameter which states it keeps as codes; nothing where no codes are
-        loaded."""
+    def _codes_kept(self, state_dict: dict) -> dict[int, dict[str, str]]:
+        """By ``id()`` of a parameter which states it keeps as codes, and their
+        formats; nothing where no codes are loaded."""
         states = [own for own in state_dict["state"].values() if isinstance(own, dict)]
         if not any(is_scale(str(name)) for own in states for name in own):
             return {}

@@ -20,7 +20,12 @@ STORAGE = {
 # Parameters that are computed with in a wider type than they have.
 NARROW = (torch.bfloat16, torch.float16)
 # Of states: lower halves of float32, and codes, too.
-DTYPE = {"i16": torch.int16, "u8": torch.uint8, **{name: dtype for dtype, name in STORAGE.items()}}
+DTYPE = {
+    "i16": torch.int16,
+    "u8": torch.uint8,
+    "i8": torch.int8,
+    **{name: dtype for dtype, name in STORAGE.items()},
+}
 
 GRAD = torch._C.TensorBase.__dict__["grad"]  # the descriptor
 # The capsule of DLPack's exchange table; older releases of torch have none.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ... import _structures
+from ..._codes import FORMATS
 from ..._describe import SCALE, Tensor, is_scale
 from ..._mesh import Entry, Layout, Mesh
 from . import dlpack as _tensors
@@ -236,12 +237,15 @@ def runtime_bindings(members: list[Member], mesh: Mesh | None = None) -> tuple[c
 def _coded(binding: _structures.Binding, member: Member, addresses: list[int]) -> list:
     """Says which states are codes, whose scales stand behind them; returns what must live."""
     own = [k for k, name in enumerate(member.names) if not is_scale(name)]
+    kinds = [own_state.format for own_state in member.gets.states]
     coded = [f"{member.names[k]}{SCALE}" in member.names for k in own]
     states = (ctypes.c_void_p * len(own))(*[addresses[k] for k in own])
     scales = (ctypes.c_void_p * len(own))(
         *[addresses[k + 1] if is_coded else None for k, is_coded in zip(own, coded, strict=True)]
     )
-    formats = (ctypes.c_int32 * len(own))(*[_structures.Q8 if one else 0 for one in coded])
+    formats = (ctypes.c_int32 * len(own))(
+        *[FORMATS[kinds[k]].number if one else 0 for k, one in zip(own, coded, strict=True)]
+    )
     created = (ctypes.c_uint8 * len(own))(*[member.created[k] for k in own])
     binding.states, binding.numStates = ctypes.addressof(states), len(own)
     binding.formats, binding.scales, binding.freshStates = map(

@@ -1,0 +1,62 @@
+//===- Codes.h - floats as codes in blocks ----------------------*- C++ -*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Formats in which states are kept (docs/states.md): a code of one byte for
+// each float, and an f32 scale for each block of kCodeBlock. A block may be
+// shorter where a row ends. In all formats
+//
+//   - what is not 0 never has the code of 0,
+//   - where a block has an infinity or a NaN, codes are 0, the scale says
+//     which, and all of the block is NaN,
+//   - what was decoded is encoded to the same codes and scale,
+//   - each operation is rounded to f32 as IEEE 754 says, in the order of the
+//     code, so that the bits are the same on every processor.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_NUMERICS_CODES_H
+#define STEPC_NUMERICS_CODES_H
+
+#include <cstdint>
+
+namespace stepc {
+
+inline constexpr int64_t kCodeBlock = 64;
+
+/// Rows of `columns` elements, one behind the other, of which a part is
+/// encoded; blocks begin anew with each row. The part begins at the begin of a
+/// block, in column `first` of its first row.
+struct CodeRows {
+  int64_t columns = 1;
+  int64_t first = 0;
+
+  /// How many blocks lie before element `index` of the part, where a block
+  /// begins or the part ends.
+  int64_t countBlocks(int64_t index) const;
+};
+
+/// How floats are encoded. Elements [begin, end) of a part begin and end where
+/// blocks do: `codes` and `scales` are the part's, `values` those of the
+/// elements alone.
+struct CodeFormat {
+  /// A StepcStateFormat (stepc/codes.h).
+  int32_t number;
+  /// Whether the codes' type has a sign: it tells formats apart where only the
+  /// codes are there.
+  bool isSigned;
+  void (*decode)(const CodeRows &rows, int64_t begin, int64_t end,
+                 const uint8_t *codes, const float *scales, float *values);
+  void (*encode)(const CodeRows &rows, int64_t begin, int64_t end,
+                 const float *values, uint8_t *codes, float *scales);
+};
+
+/// The format of the number, or null.
+const CodeFormat *findCodeFormat(int32_t number);
+
+} // namespace stepc
+
+#endif // STEPC_NUMERICS_CODES_H
