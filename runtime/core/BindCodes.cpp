@@ -56,15 +56,15 @@ void Binder::readFormats(int64_t i, NewTensor &tensor) const {
       continue;
     size_t operand = variant.states[k];
     const Operand &state = variant.operands[operand];
-    requireFormat(formats[k],
-                  OperandName{tensor.name, Role::State, state.name}.str());
+    const CodeFormat &format = requireFormat(
+        formats[k], OperandName{tensor.name, Role::State, state.name}.str());
     if (state.storage != Storage::F32 || state.reach == Reach::Single)
       fail(STEPC_DTYPE_MISMATCH,
            "tensor %s: state '%s' is %s, those of f32 are kept as codes", name,
            state.name.c_str(),
            state.reach == Reach::Single ? "one element"
                                         : getName(state.storage));
-    if (!plan.engine->hasCodes())
+    if (!plan.engine->hasCodes(format))
       fail(STEPC_UNSUPPORTED_TARGET,
            "tensor %s: state '%s' is kept as codes, for which package '%s' has "
            "no kernels on %s; compile it anew",

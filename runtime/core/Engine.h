@@ -96,8 +96,8 @@ public:
   /// Sets the elements of a state to its initial value.
   virtual void fill(uintptr_t address, int64_t elements,
                     const Operand &state) = 0;
-  /// Whether it has code for states that are codes.
-  virtual bool hasCodes() const { return true; }
+  /// Whether it has code for states that are codes of a format.
+  virtual bool hasCodes(const CodeFormat &) const { return true; }
   /// Makes all of a state what encodes a number.
   virtual void fillCodes(const StateCodes &codes, double value);
   /// Whether the address is in memory that steps can use.

@@ -35,7 +35,7 @@ static StateCodesRange getCodes(const RowList &list, int64_t row) {
 void CodedWindows::reserve(const RowClass &rows, int64_t numWindows,
                            int64_t numSegments) {
   windows.reserve(rows, numWindows);
-  reserveAtLeast(passes, size_t(2 * numWindows * numSegments));
+  reserveAtLeast(passes, size_t(2 * numWindows * numSegments * kCodeFormats));
 }
 
 int64_t CodedWindows::measure(const RowList &list, int64_t row, int64_t first,
@@ -100,36 +100,39 @@ static void addEntry(const StateCodes &state, int64_t first, int64_t last,
       (blocks + STEPC_CODES_TILE_BLOCKS - 1) / STEPC_CODES_TILE_BLOCKS;
 }
 
-void CodedWindows::addPass(const RowList &list, const RowWindow &window,
-                           uint64_t operands, uintptr_t scratch,
-                           std::vector<int64_t> &words) {
-  CodesPass pass;
-  pass.first = int64_t(words.size());
-  forEachState(list, windows, window, scratch,
-               [&](int64_t, const StateCodes &state, int64_t first,
-                   int64_t last, uintptr_t address) {
-                 if ((operands >> state.operand & 1) && first < last)
-                   addEntry(state, first, last, address, pass, words);
-               });
-  passes.push_back(pass);
+void CodedWindows::addPasses(const RowList &list, const RowWindow &window,
+                             uint64_t operands, uintptr_t scratch,
+                             std::vector<int64_t> &words) {
+  for (int32_t format = 1; format <= kCodeFormats; ++format) {
+    CodesPass pass;
+    pass.first = int64_t(words.size());
+    forEachState(list, windows, window, scratch,
+                 [&](int64_t, const StateCodes &state, int64_t first,
+                     int64_t last, uintptr_t address) {
+                   if ((operands >> state.operand & 1) && first < last &&
+                       state.format->number == format)
+                     addEntry(state, first, last, address, pass, words);
+                 });
+    passes.push_back(pass);
+  }
 }
 
 void CodedWindows::addSegment(const RowList &list, const ClassSegment &segment,
                               uintptr_t scratch, std::vector<int64_t> &words) {
   for (const RowWindow &window : windows.getWindows()) {
-    addPass(list, window,
-            STEPC_FAULT("device-codes-not-read") ? 0 : segment.reads, scratch,
-            words);
-    addPass(list, window,
-            STEPC_FAULT("device-codes-not-written") ? 0 : segment.writes,
-            scratch, words);
+    addPasses(list, window,
+              STEPC_FAULT("device-codes-not-read") ? 0 : segment.reads, scratch,
+              words);
+    addPasses(list, window,
+              STEPC_FAULT("device-codes-not-written") ? 0 : segment.writes,
+              scratch, words);
   }
 }
 
+/// Those of a segment lie side by side.
 bool CodedWindows::any(int64_t segment) const {
-  for (size_t window = 0; window < getWindows().size(); ++window)
-    if (getPass(segment, window, false).entries ||
-        getPass(segment, window, true).entries)
-      return true;
-  return false;
+  auto size = int64_t(2 * getWindows().size() * size_t(kCodeFormats));
+  auto begin = passes.begin() + segment * size;
+  return std::any_of(begin, begin + size,
+                     [](const CodesPass &pass) { return pass.entries != 0; });
 }

@@ -17,6 +17,7 @@
 #define STEPC_CUDA_CODEDWINDOWS_H
 
 #include "core/Engine.h"
+#include "cuda/Module.h"
 #include "cuda/RowWindows.h"
 
 namespace stepc::cuda {
@@ -33,7 +34,7 @@ int64_t countCodesWindows(const WorkspaceNeed &need, size_t numClasses);
 /// The bytes of their scratch memory.
 int64_t getCodesBytes(const WorkspaceNeed &need);
 
-/// Entries of one launch among those that the device has.
+/// Entries of one launch, of one format, among those that the device has.
 struct CodesPass {
   int64_t first = 0;
   int64_t entries = 0;
@@ -69,16 +70,19 @@ public:
   /// Whether something is decoded or encoded in the segment.
   bool any(int64_t segment) const;
   /// What is decoded before a window of the segment, or encoded behind it.
-  const CodesPass &getPass(int64_t segment, size_t window, bool encodes) const {
+  const CodesPass &getPass(int64_t segment, size_t window, bool encodes,
+                           int32_t format) const {
     size_t number = size_t(segment) * getWindows().size() + window;
-    return passes[2 * number + size_t(encodes)];
+    number = 2 * number + size_t(encodes);
+    return passes[number * size_t(kCodeFormats) + size_t(format - 1)];
   }
 
 private:
   static int64_t measure(const RowList &list, int64_t row, int64_t first,
                          int64_t last);
-  void addPass(const RowList &list, const RowWindow &window, uint64_t operands,
-               uintptr_t scratch, std::vector<int64_t> &words);
+  void addPasses(const RowList &list, const RowWindow &window,
+                 uint64_t operands, uintptr_t scratch,
+                 std::vector<int64_t> &words);
 
   RowWindows windows;
   std::vector<CodesPass> passes;

@@ -111,7 +111,7 @@ void cuda::Engine::fill(uintptr_t address, int64_t elements,
 void cuda::Engine::fillCodes(const StateCodes &codes, double value) {
   uint8_t code = 0;
   float scale = 0.0F;
-  StateCodes::encodeNumber(value, code, scale);
+  codes.encodeNumber(value, code, scale);
   if (scale == 0.0F || codes.elements == 0)
     return;
   std::vector<uint8_t> allCodes(size_t(codes.elements), code);
@@ -218,8 +218,9 @@ void cuda::Engine::reserveCodes() {
     mostEntries = std::max(mostEntries, variant.schedule.size());
   }
   auto numWindows = size_t(countCodesWindows(need, model.classes.size()));
-  auto passes = 2 * size_t(manifest.getNumSegments());
-  size_t words = passes * (size_t(need.codedStates) + numWindows * mostStates) *
+  auto passes = 2 * size_t(manifest.getNumSegments() * kCodeFormats);
+  size_t words = 2 * size_t(manifest.getNumSegments()) *
+                 (size_t(need.codedStates) + numWindows * mostStates) *
                  STEPC_CODES_ENTRY_WORDS;
   executor.reserveCodes(size_t(getCodesBytes(need)), words,
                         numWindows * (passes + mostEntries));

@@ -45,7 +45,9 @@ public:
   void setMesh(Mesh &&mesh) override;
   Memory allocate(size_t bytes, const std::string &what) override;
   void fill(uintptr_t address, int64_t elements, const Operand &state) override;
-  bool hasCodes() const override { return executor.hasCodes(); }
+  bool hasCodes(const CodeFormat &format) const override {
+    return executor.hasCodes(format.number);
+  }
   void fillCodes(const StateCodes &codes, double value) override;
   bool hasMemory(uintptr_t address) const noexcept override;
   void requireMemory(uintptr_t address, const OperandName &name) const override;

@@ -117,7 +117,10 @@ public:
   void reserveCodes(size_t bytes, size_t words, size_t numLaunches);
   /// For states in a store: what brings them, and so many launches besides.
   void reservePlaced(PlacedRun *own, size_t numLaunches);
-  bool hasCodes() const { return launcher.getModule().getDecode().function; }
+  bool hasCodes(int32_t format) const {
+    return format <= kCodeFormats &&
+           launcher.getModule().getDecode(format).function;
+  }
   uintptr_t getCodesScratch() const {
     return codesScratch ? uintptr_t(codesScratch->getAddress()) : 0;
   }
@@ -216,8 +219,9 @@ private:
   void addRows(const ListedRows &rows, int64_t segment);
   void addWindow(const ListedRows &rows, const RowWindow &window,
                  int64_t segment);
-  void addCodes(const ListedRows &rows, const CodesPass &pass, bool encodes);
   void addPlaced(const ListedRows &rows, int64_t segment);
+  void addCodes(const ListedRows &rows, int64_t segment, size_t window,
+                bool encodes);
   void addRound(int64_t round);
   void addPart(const RoundPart &part);
   void addList(const Kernel &kernel, int64_t blocks, int64_t list,

@@ -75,9 +75,9 @@ void Executor::addRows(const ListedRows &rows, int64_t segment) {
   }
   const std::vector<RowWindow> &windows = rows.coded->getWindows();
   for (size_t k = 0; k < windows.size(); ++k) {
-    addCodes(rows, rows.coded->getPass(segment, k, false), false);
+    addCodes(rows, segment, k, /*encodes=*/false);
     addWindow(rows, windows[k], segment);
-    addCodes(rows, rows.coded->getPass(segment, k, true), true);
+    addCodes(rows, segment, k, /*encodes=*/true);
   }
 }
 
@@ -124,19 +124,24 @@ void Executor::addWindow(const ListedRows &rows, const RowWindow &window,
   }
 }
 
-/// What is decoded changes nothing that a caller has.
-void Executor::addCodes(const ListedRows &rows, const CodesPass &pass,
+/// A launch for each format. What is decoded changes nothing that a caller has.
+void Executor::addCodes(const ListedRows &rows, int64_t segment, size_t window,
                         bool encodes) {
-  if (pass.entries == 0)
-    return;
   const Module &module = launcher.getModule();
-  int64_t list =
-      int64_t(codes.getAddress()) + pass.first * int64_t(sizeof(int64_t));
-  launches.push_back({encodes ? &module.getEncode() : &module.getDecode(),
-                      pass.tiles,
-                      encodes ? int64_t(rows.rowClass) : -1,
-                      4,
-                      {list, pass.entries, pass.tiles, getSkip()}});
+  for (int32_t format = 1; format <= kCodeFormats; ++format) {
+    const CodesPass &pass =
+        rows.coded->getPass(segment, window, encodes, format);
+    if (pass.entries == 0)
+      continue;
+    int64_t list =
+        int64_t(codes.getAddress()) + pass.first * int64_t(sizeof(int64_t));
+    launches.push_back(
+        {encodes ? &module.getEncode(format) : &module.getDecode(format),
+         pass.tiles,
+         encodes ? int64_t(rows.rowClass) : -1,
+         4,
+         {list, pass.entries, pass.tiles, getSkip()}});
+  }
 }
 
 void Executor::addKernels(const DeviceStep &step, int64_t segment) {

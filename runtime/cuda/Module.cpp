@@ -167,8 +167,14 @@ void Module::resolve() {
     convert = getKernel(STEPC_CONVERT_KERNEL);
     sum = getKernel(STEPC_SUM_KERNEL);
   }
-  decode = findKernel(STEPC_DECODE_Q8_KERNEL);
-  encode = findKernel(STEPC_ENCODE_Q8_KERNEL);
+  static const char *const kDecodes[] = {STEPC_DECODE_Q8_KERNEL,
+                                         STEPC_DECODE_F8_KERNEL};
+  static const char *const kEncodes[] = {STEPC_ENCODE_Q8_KERNEL,
+                                         STEPC_ENCODE_F8_KERNEL};
+  for (size_t format = 0; format < size_t(kCodeFormats); ++format) {
+    decode[format] = findKernel(kDecodes[format]);
+    encode[format] = findKernel(kEncodes[format]);
+  }
   resolveRounds();
   for (const Variant &variant : package->getManifest().variants) {
     VariantKernels kernels;

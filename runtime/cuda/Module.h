@@ -22,6 +22,10 @@ namespace stepc::cuda {
 /// Threads of a block, of every kernel (docs/cuda.md).
 inline constexpr int32_t kBlockThreads = STEPC_BLOCK_THREADS;
 
+/// The formats in which states may be codes (StepcStateFormat) of which devices
+/// have kernels: 1 to this.
+inline constexpr int32_t kCodeFormats = 2;
+
 struct Kernel {
   std::string name;
   CUfunction function = nullptr;
@@ -69,8 +73,8 @@ public:
   const Kernel &getSum() const { return sum; }
   /// Without functions where no state is of f32, and in packages of compilers
   /// that knew no codes.
-  const Kernel &getDecode() const { return decode; }
-  const Kernel &getEncode() const { return encode; }
+  const Kernel &getDecode(int32_t format) const { return decode[format - 1]; }
+  const Kernel &getEncode(int32_t format) const { return encode[format - 1]; }
   /// Without a function where the package has no such statistic.
   const Kernel &getStatistic(bool maximum) const { return statistics[maximum]; }
   /// The function of a call of a round.
@@ -107,8 +111,9 @@ private:
   Kernel decide;
   Kernel convert;
   Kernel sum;
-  Kernel decode;
-  Kernel encode;
+  /// One for each format.
+  Kernel decode[kCodeFormats];
+  Kernel encode[kCodeFormats];
   Kernel statistics[2];
   std::vector<std::vector<Kernel>> rounds;
 };

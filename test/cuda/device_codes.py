@@ -18,19 +18,21 @@ SPECS = [
     ((0, 64), 0, False),
     ((129, 33), 0, False),
 ]
-FORMATS = {"q8": 1}
+FORMATS = {"q8": 1, "f8_e4m3": 2}
 
 
 class CodedModel(RuleModel):
-    """All states are codes, but of those tensors that `plain` says."""
+    """All states are codes, but of those tensors that `plain` says: in these formats by turns."""
 
-    def __init__(self, package, memory, specs=SPECS, plain=(), format="q8", **more):
+    def __init__(self, package, memory, specs=SPECS, plain=(), formats=("q8",), **more):
         states = {
             len([o for o in variant["operands"] if o["role"] == "state"])
             for variant in package.manifest["variants"]
         }
         (self.num_states,) = states
-        self.formats = (ctypes.c_int32 * self.num_states)(*[FORMATS[format]] * self.num_states)
+        self.formats = (ctypes.c_int32 * self.num_states)(
+            *(FORMATS[formats[k % len(formats)]] for k in range(self.num_states))
+        )
         self.plain = plain
         super().__init__(package, memory, specs=specs, **more)
 

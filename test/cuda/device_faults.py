@@ -66,7 +66,7 @@ def main():
     run(package, test_device_steps.test_tensors_without_gradients)
     run(package, test_device_steps.test_what_moves_is_seen)
     run(package, test_device_steps.test_two_devices)
-    run(package, test_device_codes.test_steps)
+    run(package, test_device_codes.test_steps, ("q8",))
     run(package, test_device_graphs.test_replayed_steps)
     run(package, test_device_graphs.test_what_a_capture_refuses)
     run(package, test_device_graphs.test_a_plan_that_goes_in_a_capture)

@@ -26,16 +26,21 @@ def lamb_alone(tmp_path_factory):
     return make_rule_package("lamb", tmp_path_factory.mktemp("lamb"), storages=F32)
 
 
-def test_steps(package, double):
-    models = make_both(package, double, plain={1, 8})
+FORMATS = pytest.mark.parametrize("formats", [("q8",), ("f8_e4m3",), ("f8_e4m3", "q8")], ids=str)
+
+
+@FORMATS
+def test_steps(formats, package, double):
+    models = make_both(package, double, plain={1, 8}, formats=formats)
     for seed in range(3):
         step_both(models, seed)
         assert_same_bits(models)
     assert double.fault() == ""
 
 
-def test_whole_rows(lamb_alone, double):
-    models = make_both(lamb_alone, double, plain={2}, storages=F32)
+@FORMATS
+def test_whole_rows(formats, lamb_alone, double):
+    models = make_both(lamb_alone, double, plain={2}, storages=F32, formats=formats)
     for seed in range(3):
         step_both(models, seed)
         assert_same_bits(models)
@@ -168,7 +173,7 @@ def test_graphs(package, double):
 
 def test_a_package_without_the_kernels(members, double):
     """As earlier compilers wrote them."""
-    image = members[MEMBER].replace(b"encode_q8", b"encode_XX").replace(b"decode_q8", b"decode_XX")
+    image = members[MEMBER].replace(b"code_q8", b"code_XX")
     package = Package.from_bytes(make_zip({**members, MEMBER: image}))
     expected = (
         "tensor 'w0.0': state 'exp_avg' is kept as codes, for which package '.*' has no kernels on "

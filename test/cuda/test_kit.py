@@ -24,7 +24,7 @@ def test_comparisons(cuda, name, storage, way):
     assert found["wrong"] == ""
 
 
-@pytest.mark.parametrize("name", ["AdamW, q8", "LAMB, q8"])
+@pytest.mark.parametrize("name", ["AdamW, f8_e4m3", "LAMB, q8"])
 def test_codes(cuda, name):
     assert correctness.compare(name, "bf16+f32", "cuda", True)["wrong"] == ""
 

@@ -53,6 +53,17 @@ def test_bfloat16(cuda, keywords):
     assert coded(pair) == CODED
 
 
+@pytest.mark.parametrize("kind", ["adamw", "lamb"])
+def test_states_of_two_formats(cuda, kind):
+    formats = {"exp_avg": "f8_e4m3", "exp_avg_sq": "q8"}
+    pair = make_pair(cuda, kind, state_dtype=formats)
+    for step in range(3):
+        pair.step(step)
+    pair.check()
+    state = pair.optimizer.state[pair.placed[0]]
+    assert state["exp_avg"].dtype is torch.int8 and state["exp_avg_sq"].dtype is torch.uint8
+
+
 def test_one_of_two_states(cuda):
     pair = make_pair(cuda, "adamw", state_dtype={"exp_avg": "q8"})
     for step in range(3):

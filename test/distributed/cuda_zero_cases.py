@@ -78,6 +78,15 @@ def skipped_steps():
 
 
 @case
+def states_that_are_codes():
+    """LAMB's norms cross between the segment that writes moments and the one that reads them."""
+    for name in ("AdamW", "FusedLamb"):
+        compare(trained(name, "local", state_dtype="q8"), name)
+    formats = {"exp_avg": "f8_e4m3", "exp_avg_sq": "q8"}
+    compare(trained("AdamW, clipped", "local", overflow=2, state_dtype=formats), "skipped")
+
+
+@case
 def the_mean_of_three_ranks_is_a_quotient():
     """And no product with a third, which rounds otherwise."""
     group = dist.new_group([0, 1, 2], use_local_synchronization=True) if dist.get_rank() < 3 else 0

@@ -14,9 +14,16 @@ from test_ptx import words
 from test_transfers import place
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "codes"))
+import float8
 import root4
 
 BLOCK, TILE = 64, 64  # elements of a block, blocks of a tile
+FORMATS = {"q8": root4, "f8_e4m3": float8}
+
+
+@pytest.fixture(params=FORMATS)
+def format(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +52,9 @@ def make_values(shape, seed):
 class Part:
     """Elements [begin, end) of a state in rows, at so many elements after 64 bytes."""
 
-    def __init__(self, values, begin=0, end=None, offset=0):
+    def __init__(self, format, values, begin=0, end=None, offset=0):
         self.columns = values.shape[-1]
-        codes, scales = root4.encode(values)
+        codes, scales = FORMATS[format].encode(values)
         per_row = -(-self.columns // BLOCK)
         blocks = [
             index // self.columns * per_row + -(-(index % self.columns) // BLOCK)
@@ -57,7 +64,7 @@ class Part:
         self.given = place(values.reshape(-1)[begin:end].copy(), offset)
         self.codes = place(codes.reshape(-1)[begin:end].copy(), offset)
         self.scales = place(scales[slice(*blocks)].copy(), offset)
-        self.decoded = root4.decode(codes, scales).reshape(-1)[begin:end]
+        self.decoded = FORMATS[format].decode(codes, scales).reshape(-1)[begin:end]
         self.made = [place(np.full_like(array, 7), offset) for array in
                      (self.given, self.codes, self.scales)]  # fmt: skip
 
@@ -72,7 +79,8 @@ def launch(ptx, name, parts, skip=GO_ON, blocks=2):
     entries, tiles, arrays = [], 0, []
     for part in parts:
         own = list(part.made)
-        own = [own[0], part.codes, part.scales] if name == "decode_q8" else [part.given, *own[1:]]
+        decodes = name.startswith("decode")
+        own = [own[0], part.codes, part.scales] if decodes else [part.given, *own[1:]]
         entries += part.entry(*own, tiles)
         tiles += -(-part.scales.size // TILE)
         arrays += own
@@ -83,48 +91,60 @@ def launch(ptx, name, parts, skip=GO_ON, blocks=2):
     )  # fmt: skip
 
 
-def make_parts():
+def make_parts(format):
     """Rows of whole blocks, in several tiles; short last blocks; ranges of rows; and bytes that lie
     anywhere."""
     shapes = (5, 1024), (7, 100), (6, 33), (2, 4100), (4, 192), (3, 64), (9, 130)
     values = [make_values(shape, seed) for seed, shape in enumerate(shapes)]
-    return [
-        Part(values[0]), Part(values[1]), Part(values[2], offset=1), Part(values[3]),
-        Part(values[4], 128, 640), Part(values[5], offset=3), Part(values[6], 64, 9 * 130 - 66),
-        Part(values[6], 128, 5 * 130 + 64, offset=2),
+    given = [
+        (values[0],), (values[1],), (values[2], 0, None, 1), (values[3],), (values[4], 128, 640),
+        (values[5], 0, None, 3), (values[6], 64, 9 * 130 - 66),
+        (values[6], 128, 5 * 130 + 64, 2),
     ]  # fmt: skip
+    return [Part(format, *own) for own in given]
 
 
-def test_decoding(ptx):
-    parts = make_parts()
-    launch(ptx, "decode_q8", parts, skip=words(1))
+def test_decoding(ptx, format):
+    parts = make_parts(format)
+    launch(ptx, f"decode_{format}", parts, skip=words(1))
     assert all((part.made[0] == 7).all() for part in parts)
-    launch(ptx, "decode_q8", parts)
+    launch(ptx, f"decode_{format}", parts)
     for part in parts:
         np.testing.assert_array_equal(bits(part.made[0]), bits(part.decoded))
 
 
-def test_encoding(ptx):
-    parts = make_parts()
-    launch(ptx, "encode_q8", parts, skip=words(1))
+def test_encoding(ptx, format):
+    parts = make_parts(format)
+    launch(ptx, f"encode_{format}", parts, skip=words(1))
     assert all((array == 7).all() for part in parts for array in part.made[1:])
-    launch(ptx, "encode_q8", parts, blocks=3)
+    launch(ptx, f"encode_{format}", parts, blocks=3)
     for part in parts:
         np.testing.assert_array_equal(part.made[1], part.codes)
         np.testing.assert_array_equal(bits(part.made[2]), bits(part.scales))
 
 
-def test_every_code(ptx):
+def test_every_code(ptx, format):
     """And numbers halfway between two, in blocks of both kinds."""
     steps = np.arange(1, 511, dtype=np.float64) / 510
     rows = [np.resize(steps**4 * top, 512).astype(np.float32) for top in (1.0, 3e-30, 1e38)]
     signed = [np.where(np.arange(512) % 2, row, -row).astype(np.float32) for row in rows]
-    part = Part(np.stack([*rows, *signed]))
-    launch(ptx, "encode_q8", [part])
+    part = Part(format, np.stack([*rows, *signed]))
+    launch(ptx, f"encode_{format}", [part])
     np.testing.assert_array_equal(part.made[1], part.codes)
-    assert len(set(part.codes.reshape(-1).tolist())) > 240
+    assert len(set(part.codes.reshape(-1).tolist())) > (240 if format == "q8" else 120)
+    codes = np.arange(256, dtype=np.uint8).view(part.codes.dtype).reshape(4, 64)
+    part.codes, part.scales = map(
+        place, (codes.reshape(-1), np.float32([1, 3e38, 1e-38, 2]))
+    )
+    if format == "q8":
+        part.scales[:2] *= -1
+    part.made[0] = place(np.zeros(256, np.float32))
+    part.columns = 64
+    launch(ptx, f"decode_{format}", [part])
+    expected = FORMATS[format].decode(codes, part.scales).reshape(-1)
+    np.testing.assert_array_equal(bits(part.made[0]), bits(expected))
 
 
 def test_only_where_a_state_is_f32(tmp_path):
     narrow = Package(ZOO / "adamw.mlir", "all bf16", tmp_path)
-    assert "encode_q8" not in narrow.ptx and "decode_q8" not in narrow.ptx
+    assert not any(f"{way}code_{f}" in narrow.ptx for way in ("en", "de") for f in FORMATS)

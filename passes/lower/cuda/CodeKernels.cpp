@@ -5,9 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What numerics/Root4.cpp does on the processor, to the bit: the same rounded
-// operations in the same order. Half a warp has a block, each thread four
-// elements side by side; the largest magnitude goes around by shuffles.
+// What numerics/Root4.cpp and Float8.cpp do on the processor, to the bit: the
+// same rounded operations in the same order. Half a warp has a block, each
+// thread four elements side by side; the largest magnitude goes around by
+// shuffles.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/lower/cuda/EngineKernels.h"
@@ -17,7 +18,7 @@
 #include "passes/lower/cuda/ElementKernel.h"
 #include "passes/lower/cuda/GridKernel.h"
 
-#include "numerics/Root4.h"
+#include "numerics/Codes.h"
 #include "stepc/kernel_abi.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -25,6 +26,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 #include <array>
+#include <functional>
 
 using namespace mlir;
 using namespace mlir::step;
@@ -51,6 +53,10 @@ static constexpr int32_t kGuess = 0x4f50a3d7;
 static constexpr float kSecond = 0x1.ffe084p-1F, kFirst = -0x1.5a624ap+1F,
                        kZeroth = 0x1.5a93a4p+1F;
 static constexpr int32_t kHalf = 0x3f000000, kOne = 0x3f800000;
+/// Of a float8 3 bits are behind the point, and its exponent is 7 more.
+static constexpr int64_t kDropped = 20;
+static constexpr int32_t kFloat8Bias = (127 - 7) << 23;
+static constexpr float kLargestFloat8 = 448.0F;
 
 namespace {
 /// Of a block of codes that half a warp has: addresses of what the thread has
@@ -72,8 +78,23 @@ public:
 
   void emitKernel(StringRef name,
                   function_ref<void(const CodeBlock &)> emitBlock) const;
-  void decode(const CodeBlock &block) const;
-  void encode(const CodeBlock &block) const;
+  /// What a number of 32 bits becomes, of those of one block.
+  using Each = std::function<Value(Value)>;
+  /// The bits of the scale, and of each number's code the lowest byte.
+  struct Encoding {
+    Value scale;
+    Each encodeOne;
+  };
+  void decode(const CodeBlock &block,
+              Each (CodeEmitter::*begin)(Value) const) const;
+  void encode(const CodeBlock &block,
+              Encoding (CodeEmitter::*begin)(const Numbers &, Value)
+                  const) const;
+  // The formats.
+  Each decodeRoot4(Value scale) const;
+  Encoding encodeRoot4(const Numbers &values, Value top) const;
+  Each decodeFloat8(Value scale) const;
+  Encoding encodeFloat8(const Numbers &values, Value top) const;
 
 private:
   Value integer(int32_t value) const {
@@ -91,6 +112,12 @@ private:
   Value product(Value x, Value y) const {
     return arith::MulFOp::create(w.b, w.loc, x, y);
   }
+  Value shiftLeft(Value bits, int64_t count) const {
+    return arith::ShLIOp::create(w.b, w.loc, bits, integer(int32_t(count)));
+  }
+  Value shiftRight(Value bits, int64_t count) const {
+    return arith::ShRUIOp::create(w.b, w.loc, bits, integer(int32_t(count)));
+  }
   Value sum(Value x, Value y) const {
     return arith::AddFOp::create(w.b, w.loc, x, y);
   }
@@ -106,7 +133,6 @@ private:
   CodeBlock locate(ArrayRef<Value> entry, Value number) const;
   Value reduce(Value value,
                function_ref<Value(Value, Value)> emitCombined) const;
-  Value level(Value bits, Value rate, Value sign) const;
 
   Words w;
   Type i32, f32;
@@ -221,33 +247,56 @@ void CodeEmitter::emitKernel(
   });
 }
 
-void CodeEmitter::decode(const CodeBlock &block) const {
+/// What codes of q8 stand for in a block whose scale has these bits.
+CodeEmitter::Each CodeEmitter::decodeRoot4(Value scale) const {
+  Value isSigned = w.isLess(scale, integer(0));
+  Value flip = w.select(isSigned, integer(0x80), integer(0));
+  Value step = w.select(isSigned, number(1.0F / kSignedLevels),
+                        number(1.0F / kUnsignedLevels));
+  Value top = toFloat(w.both(scale, integer(kMagnitude)));
+  return [=](Value code) -> Value {
+    Value level = w.sub(w.differ(code, flip), flip);
+    Value share =
+        product(arith::SIToFPOp::create(w.b, w.loc, f32, level), step);
+    Value square = product(share, share);
+    Value magnitude = toBits(product(product(square, square), top));
+    return toFloat(w.either(w.both(magnitude, integer(kMagnitude)),
+                            w.both(level, integer(kSign))));
+  };
+}
+
+/// And those of f8_e4m3 (numerics/Float8.cpp).
+CodeEmitter::Each CodeEmitter::decodeFloat8(Value scale) const {
+  Value factor = toFloat(scale);
+  return [=](Value code) -> Value {
+    Value magnitude = w.both(code, integer(0x7f));
+    Value normal =
+        toFloat(w.add(shiftLeft(magnitude, kDropped), integer(kFloat8Bias)));
+    Value small = product(arith::SIToFPOp::create(w.b, w.loc, f32, magnitude),
+                          number(0x1p-9F));
+    Value isSmall = w.isLess(magnitude, integer(8));
+    Value bits = toBits(product(w.select(isSmall, small, normal), factor));
+    bits = w.select(w.isEqual(magnitude, integer(0x7f)),
+                    integer(kInfinity | 0x400000), bits);
+    return toFloat(w.either(bits, shiftLeft(w.both(code, integer(0x80)), 24)));
+  };
+}
+
+void CodeEmitter::decode(const CodeBlock &block,
+                         Each (CodeEmitter::*begin)(Value) const) const {
   w.when(w.isLess(w.constantWord(0), block.size), [&] {
     Value scale = toBits(emitLoad(w, f32, 0, block.scale, w.constant(0)));
-    Value isSigned = w.isLess(scale, integer(0));
-    Value flip = w.select(isSigned, integer(0x80), integer(0));
-    Value step = w.select(isSigned, number(1.0F / kSignedLevels),
-                          number(1.0F / kUnsignedLevels));
-    Value top = toFloat(w.both(scale, integer(kMagnitude)));
+    Each decodeOne = (this->*begin)(scale);
     Numbers codes = load(block, w.b.getI8Type(), block.codes, [&] {
       Value four = emitLoad(w, i32, 0, block.codes, w.constant(0));
       Numbers each;
       for (int64_t k = 0; k < kLanes; ++k)
-        each[size_t(k)] = w.both(
-            arith::ShRUIOp::create(w.b, w.loc, four, integer(int32_t(8 * k))),
-            integer(0xff));
+        each[size_t(k)] = w.both(shiftRight(four, 8 * k), integer(0xff));
       return each;
     });
     Numbers values;
-    for (auto [code, value] : llvm::zip(codes, values)) {
-      Value level = w.sub(w.differ(code, flip), flip);
-      Value share =
-          product(arith::SIToFPOp::create(w.b, w.loc, f32, level), step);
-      Value square = product(share, share);
-      Value magnitude = toBits(product(product(square, square), top));
-      value = toFloat(w.either(w.both(magnitude, integer(kMagnitude)),
-                               w.both(level, integer(kSign))));
-    }
+    for (auto [code, value] : llvm::zip(codes, values))
+      value = decodeOne(code);
     store(block, block.values, values, [&] {
       auto type = VectorType::get({kLanes}, f32);
       Value vector =
@@ -269,27 +318,71 @@ Value CodeEmitter::reduce(
   return value;
 }
 
-/// The code, in the lowest byte, of a value of these bits; `sign`: those of
-/// them that are the code's sign.
-Value CodeEmitter::level(Value bits, Value rate, Value sign) const {
-  Value magnitude = w.both(bits, integer(kMagnitude));
-  Value quarter = arith::ShRUIOp::create(w.b, w.loc, magnitude, integer(2));
-  Value guess = toFloat(w.sub(integer(kGuess), quarter));
-  Value own =
-      product(product(guess, guess), product(toFloat(magnitude), guess));
-  Value t = product(own, guess);
-  Value power = sum(product(product(number(kSecond), rate), t),
-                    product(number(kFirst), rate));
-  power = sum(product(power, t), product(number(kZeroth), rate));
-  Value found = toBits(product(own, power));
-  // Of what is not 0 more than a half, which is rounded to 1.
-  Value least = arith::MinUIOp::create(
-      w.b, w.loc, w.add(magnitude, integer(kHalf)), integer(kOne));
-  found = w.either(w.max(found, least), w.both(bits, sign));
-  return toBits(sum(toFloat(found), number(kRounder)));
+/// How a block of numbers, whose largest magnitude has the bits `top`, is
+/// encoded in q8.
+CodeEmitter::Encoding CodeEmitter::encodeRoot4(const Numbers &values,
+                                               Value top) const {
+  Value below = integer(0);
+  // The sign bit, but for -0.
+  for (Value bits : values)
+    below = w.either(below, w.both(bits, w.sub(bits, integer(1))));
+  below = reduce(below, [&](Value x, Value y) { return w.either(x, y); });
+  Value isSigned = w.isLess(below, integer(0));
+  Value levels =
+      w.select(isSigned, number(kSignedLevels), number(kUnsignedLevels));
+  Value sign = w.select(isSigned, integer(kSign), integer(0));
+  Value used = w.max(top, integer(kLeastScale));
+  Value rate =
+      arith::DivFOp::create(w.b, w.loc, levels, root(root(toFloat(used))));
+  auto encodeOne = [=](Value bits) -> Value {
+    Value magnitude = w.both(bits, integer(kMagnitude));
+    Value guess = toFloat(w.sub(integer(kGuess), shiftRight(magnitude, 2)));
+    Value own =
+        product(product(guess, guess), product(toFloat(magnitude), guess));
+    Value t = product(own, guess);
+    Value power = sum(product(product(number(kSecond), rate), t),
+                      product(number(kFirst), rate));
+    power = sum(product(power, t), product(number(kZeroth), rate));
+    Value found = toBits(product(own, power));
+    // Of what is not 0 more than a half, which is rounded to 1.
+    Value least = arith::MinUIOp::create(
+        w.b, w.loc, w.add(magnitude, integer(kHalf)), integer(kOne));
+    found = w.either(w.max(found, least), w.both(bits, sign));
+    return toBits(sum(toFloat(found), number(kRounder)));
+  };
+  return {w.either(used, sign), encodeOne};
 }
 
-void CodeEmitter::encode(const CodeBlock &block) const {
+CodeEmitter::Encoding CodeEmitter::encodeFloat8(const Numbers &,
+                                                Value top) const {
+  Value share =
+      arith::DivFOp::create(w.b, w.loc, toFloat(top), number(kLargestFloat8));
+  Value scale = w.both(w.max(toBits(share), integer(kLeastScale)), integer(~7));
+  Value rate = arith::DivFOp::create(w.b, w.loc, number(1.0F), toFloat(scale));
+  auto encodeOne = [=](Value bits) -> Value {
+    Value magnitude = w.both(bits, integer(kMagnitude));
+    Value own = product(toFloat(magnitude), rate);
+    Value wide = toBits(own);
+    // To the nearest, and to even between two: where units are 2^-9, an
+    // addition does it.
+    Value odd = w.both(shiftRight(wide, kDropped), integer(1));
+    Value half = w.add(odd, integer(0x7ffff));
+    Value normal =
+        shiftRight(w.sub(w.add(wide, half), integer(kFloat8Bias)), kDropped);
+    Value small = w.both(toBits(sum(own, number(0x1.8p+14F))), integer(0xff));
+    Value isSmall = w.isLess(wide, integer((127 - 6) << 23));
+    Value code = w.select(isSmall, small, normal);
+    Value sign = w.both(shiftRight(bits, 24), integer(0x80));
+    Value isZero = w.isEqual(magnitude, integer(0));
+    code = w.either(w.max(code, integer(1)), sign);
+    return w.select(isZero, integer(0), code);
+  };
+  return {scale, encodeOne};
+}
+
+void CodeEmitter::encode(const CodeBlock &block,
+                         Encoding (CodeEmitter::*begin)(const Numbers &, Value)
+                             const) const {
   // As integers: what becomes of a NaN as a float nobody says.
   Numbers values = load(block, i32, block.values, [&] {
     Value vector = emitLoad(w, i32, kLanes, block.values, w.constant(0),
@@ -299,37 +392,26 @@ void CodeEmitter::encode(const CodeBlock &block) const {
       each[size_t(k)] = vector::ExtractOp::create(w.b, w.loc, vector, k);
     return each;
   });
-  Value top = integer(0), below = integer(0);
-  for (Value bits : values) {
+  Value top = integer(0);
+  for (Value bits : values)
     top = w.max(top, w.both(bits, integer(kMagnitude)));
-    // The sign bit, but for -0.
-    below = w.either(below, w.both(bits, w.sub(bits, integer(1))));
-  }
   top = reduce(top, [&](Value x, Value y) { return w.max(x, y); });
-  below = reduce(below, [&](Value x, Value y) { return w.either(x, y); });
+  Encoding encoding = (this->*begin)(values, top);
   w.when(w.isLess(w.constantWord(0), block.size), [&] {
-    Value isSigned = w.isLess(below, integer(0));
     Value isNumber = w.isLess(top, integer(kInfinity));
-    Value levels =
-        w.select(isSigned, number(kSignedLevels), number(kUnsignedLevels));
-    Value sign = w.select(isSigned, integer(kSign), integer(0));
-    Value used = w.max(top, integer(kLeastScale));
-    Value rate =
-        arith::DivFOp::create(w.b, w.loc, levels, root(root(toFloat(used))));
     Numbers codes;
     for (auto [bits, code] : llvm::zip(values, codes))
-      code = w.select(isNumber, level(bits, rate, sign), integer(0));
+      code = w.select(isNumber, encoding.encodeOne(bits), integer(0));
     store(block, block.codes, codes, [&] {
       Value four = integer(0);
       for (auto [k, code] : llvm::enumerate(codes))
-        four = w.either(four, arith::ShLIOp::create(w.b, w.loc,
-                                                    w.both(code, integer(0xff)),
-                                                    integer(int32_t(8 * k))));
+        four = w.either(four,
+                        shiftLeft(w.both(code, integer(0xff)), 8 * int64_t(k)));
       emitStore(w, i32, 0, four, block.codes, w.constant(0));
     });
     w.when(w.isEqual(thread(), w.constant(0)), [&] {
       Value isPlain = w.both(isNumber, w.isUnequal(top, integer(0)));
-      Value scale = w.select(isPlain, w.either(used, sign), top);
+      Value scale = w.select(isPlain, encoding.scale, top);
       emitStore(w, f32, 0, toFloat(scale), block.scale, w.constant(0));
     });
   });
@@ -357,8 +439,16 @@ void mlir::step::emitCodeKernels(const Words &w, ModuleOp module) {
   if (!hasStates(module))
     return;
   CodeEmitter emitter(w);
-  emitter.emitKernel(STEPC_DECODE_Q8_KERNEL,
-                     [&](const CodeBlock &block) { emitter.decode(block); });
-  emitter.emitKernel(STEPC_ENCODE_Q8_KERNEL,
-                     [&](const CodeBlock &block) { emitter.encode(block); });
+  emitter.emitKernel(STEPC_DECODE_Q8_KERNEL, [&](const CodeBlock &block) {
+    emitter.decode(block, &CodeEmitter::decodeRoot4);
+  });
+  emitter.emitKernel(STEPC_ENCODE_Q8_KERNEL, [&](const CodeBlock &block) {
+    emitter.encode(block, &CodeEmitter::encodeRoot4);
+  });
+  emitter.emitKernel(STEPC_DECODE_F8_KERNEL, [&](const CodeBlock &block) {
+    emitter.decode(block, &CodeEmitter::decodeFloat8);
+  });
+  emitter.emitKernel(STEPC_ENCODE_F8_KERNEL, [&](const CodeBlock &block) {
+    emitter.encode(block, &CodeEmitter::encodeFloat8);
+  });
 }

@@ -262,6 +262,7 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
  * these may be kept (docs/states.md):
  *
  *   decode_q8(list, entries, tiles, skip), encode_q8(list, entries, tiles, skip)
+ *   decode_f8_e4m3(list, entries, tiles, skip), encode_f8_e4m3(...)
  *       codes become f32 that kernels work on, and codes again. Entries have
  *       tiles as those of `convert` have
  */
@@ -310,6 +311,8 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
 
 #define STEPC_DECODE_Q8_KERNEL "decode_q8"
 #define STEPC_ENCODE_Q8_KERNEL "encode_q8"
+#define STEPC_DECODE_F8_KERNEL "decode_f8_e4m3"
+#define STEPC_ENCODE_F8_KERNEL "encode_f8_e4m3"
 
 /* Words of an entry of what is decoded and encoded: addresses of f32, codes and
  * scales, those of the first element; how many blocks there are; the elements

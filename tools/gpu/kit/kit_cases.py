@@ -50,9 +50,9 @@ def _of(ours: Callable, states: int, theirs: Callable | None = None, **options) 
     return Case(make, states, reference)
 
 
-def _coded(ours: Callable, states: int, **options) -> Case:
+def _coded(ours: Callable, states: int, state_dtype: str, **options) -> Case:
     def make(params, **keywords):
-        return ours(params, state_dtype="q8", **options, **keywords)
+        return ours(params, state_dtype=state_dtype, **options, **keywords)
 
     return Case(make, states, coded=True)
 
@@ -94,8 +94,9 @@ CASES = {
     "LAMB, reproducible": _of(st.deepspeed.FusedLamb, 2, lr=1e-3, reproducible=True),
     "hf.Adafactor, reproducible": _of(st.hf.Adafactor, 0, reproducible=True),
     # States as codes of 8 bits: by elements, and whole tensors.
-    "AdamW, q8": _coded(st.AdamW, 2, lr=1e-3, weight_decay=0.1),
-    "LAMB, q8": _coded(st.deepspeed.FusedLamb, 2, lr=1e-3),
+    "AdamW, q8": _coded(st.AdamW, 2, "q8", lr=1e-3, weight_decay=0.1),
+    "AdamW, f8_e4m3": _coded(st.AdamW, 2, "f8_e4m3", lr=1e-3, weight_decay=0.1),
+    "LAMB, q8": _coded(st.deepspeed.FusedLamb, 2, "q8", lr=1e-3),
     "AdamW, norm clipped": Case(
         lambda params, **keywords: st.AdamW(
             params,
