@@ -14,8 +14,9 @@ import pytest
 import stepc.torch as st
 import torch
 from durable_common import WAYS, image, images, is_same, make, step
+from samples import number
 
-MOMENTS = 300 if os.environ.get("STEPC_BREADTH") == "1" else 12
+MOMENTS = number(12, 300)
 
 
 def go_on(way, place, told):
@@ -24,11 +25,11 @@ def go_on(way, place, told):
     signal.alarm(60)
     torch.set_num_threads(1)  # OpenMP's are not there
     params, optimizer = make(way, place)
-    number = optimizer.recover()
+    at = optimizer.recover()
     os.write(told, b"r")
     while True:
-        number += 1
-        step(params, optimizer, number)
+        at += 1
+        step(params, optimizer, at)
         os.write(told, b"s")
 
 

@@ -9,6 +9,13 @@ from folder_faults import faults, run_with
 from samples import sample
 
 TESTS = "test_any_number_of_threads and 2"
+DURABLE = "test_each_step_by_another_optimizer and adamw"
+
+
+@pytest.mark.parametrize("fault", faults("durable"))
+def test_a_fault_of_files_that_stay_is_seen(fault):
+    run = run_with(fault, __file__, DURABLE)
+    assert run.returncode == 1 and "Error" in run.stdout, run.stdout[-2000:]
 
 
 @pytest.mark.parametrize("fault", sample(faults("store"), "faults of stores", 3))
@@ -21,3 +28,4 @@ def test_a_fault_is_seen(fault):
 
 def test_there_are_some():
     assert len(faults("store")) >= 6
+    assert len(faults("durable")) == 2

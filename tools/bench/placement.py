@@ -119,18 +119,38 @@ class OneFileAState:
             for blocks in own:
                 blocks.pool = self.pool
 
-    def _move(self, group, move: Callable) -> None:
+    def _start(self, group, move: Callable) -> list:
         files = [blocks for param in group for blocks in self.files[id(param)]]
-        wait([f for own in files for f in own.start(move, 0, len(own.view), 0)])
+        return [f for own in files for f in own.start(move, 0, len(own.view), 0)]
+
+    def _work(self, group) -> None:
+        for param in group:
+            own = [torch.frombuffer(blocks.memory, dtype=torch.float32).view(param.shape)
+                   for blocks in self.files[id(param)]]  # fmt: skip
+            fused(param, own)
 
     def step(self) -> None:
         for group in self.groups:
-            self._move(group, os.preadv)
-            for param in group:
-                own = [torch.frombuffer(blocks.memory, dtype=torch.float32).view(param.shape)
-                       for blocks in self.files[id(param)]]  # fmt: skip
-                fused(param, own)
-            self._move(group, os.pwritev)
+            wait(self._start(group, os.preadv))
+            self._work(group)
+            wait(self._start(group, os.pwritev))
+
+
+class Pipelined(OneFileAState):
+    """The same with ``pipeline_read`` and ``pipeline_write``: while a subgroup is stepped the next
+    is read and the one before is written, in two sets of buffers."""
+
+    name = "as DeepSpeed, pipelined"
+
+    def step(self) -> None:
+        reading, writing = self._start(self.groups[0], os.preadv), []
+        for group, following in zip(self.groups, [*self.groups[1:], []], strict=True):
+            wait(reading)
+            wait(writing)  # its buffers are those of the next
+            reading = self._start(following, os.preadv)
+            self._work(group)
+            writing = self._start(group, os.pwritev)
+        wait(writing)
 
 
 class OneAhead:
@@ -208,13 +228,17 @@ def main() -> None:
         show_peak(arguments.path, arguments.tensors, arguments.peak)
         return
     folder, place = arguments.path, st.Place("disk", path=arguments.path)
+    if (Path(folder) / place.name).exists():
+        raise SystemExit(f"'{Path(folder) / place.name}' is there, of another run")
     params = make_params(arguments.tensors)
     size = sum(param.numel() for param in params) * 4 * STATES
     ways = [
         PlainRing(folder, size, place),
         Ours(params, place, "stepc, on disk"),
         Ours(params, dataclasses.replace(place, direct=False), "stepc, through the system's cache"),
+        Ours(params, dataclasses.replace(place, durable=True), "stepc, durable"),
         OneFileAState(params, folder, place.threads),
+        Pipelined(params, folder, place.threads),
         OneAhead(params, folder, place.threads),
         Ours(params, None, "stepc, in memory"),
     ]
@@ -238,6 +262,7 @@ def main() -> None:
         peak = peak_of(folder, arguments.tensors, where)
         print(f"  {peak / 2**20:8.0f} MiB more memory with states in {where}")
     print(f"  {window / 2**20:8.0f} MiB of windows")
+    (Path(folder) / place.name).unlink()
 
 
 if __name__ == "__main__":
