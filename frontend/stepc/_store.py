@@ -64,6 +64,11 @@ class Store:
         """Has what is in it now be what the file has, with a note; StoreError."""
         check(self._lib, self._lib.stepcStoreCommit(self.handle, note, len(note)))
 
+    def close(self) -> None:
+        """Lets others open the file, whoever still has the store or a piece of it, as the frames of
+        an error do: they get StoreError."""
+        check(self._lib, self._lib.stepcStoreClose(self.handle))
+
     def _committed(self) -> StoreCommitted:
         found = StoreCommitted(ctypes.sizeof(StoreCommitted))
         check(self._lib, self._lib.stepcStoreGetCommitted(self.handle, byref(found)))

@@ -35,6 +35,7 @@ NAMES = {
     "stepcPlanShareSums": "sharing the memory of sums",
     "stepcPlanSetStore": "choosing where states lie",
     "stepcStoreOpen": "opening a file of states",
+    "stepcStoreClose": "closing the file of states",
     "stepcStoreCommit": "committing a step to the file of states",
     "stepcStoreCreate": "making a file for states",
     "stepcStoreGetAddress": "finding a state in the file of states",

@@ -118,6 +118,13 @@ StepcStatus stepcStoreGetAddress(const StepcStore *store, int64_t offset,
   });
 }
 
+StepcStatus stepcStoreClose(StepcStore *store) {
+  return guarded([&] {
+    requireNotNull(store, "store");
+    store->store->getFile().close();
+  });
+}
+
 void stepcStoreDestroy(StepcStore *store) { delete store; }
 
 StepcStatus stepcStoreTake(StepcStore *store, int64_t bytes, void **out) {

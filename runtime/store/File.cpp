@@ -45,7 +45,7 @@ class Descriptor final : public File {
 public:
   Descriptor(int descriptor, std::string name, bool direct)
       : descriptor(descriptor), name(std::move(name)), direct(direct) {}
-  ~Descriptor() override { close(descriptor); }
+  ~Descriptor() override { Descriptor::close(); }
   Descriptor(const Descriptor &) = delete;
   Descriptor &operator=(const Descriptor &) = delete;
 
@@ -71,6 +71,11 @@ public:
     return takeRoom(begin, bytes) == 0 || errno == EOPNOTSUPP ? 0 : -1;
   }
   int sync() override { return fdatasync(descriptor); }
+  void close() override {
+    if (descriptor >= 0)
+      ::close(descriptor);
+    descriptor = -1;
+  }
   int64_t getBytes() override {
     struct stat status;
     return fstat(descriptor, &status) == 0 ? int64_t(status.st_size) : -1;

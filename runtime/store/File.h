@@ -41,6 +41,9 @@ public:
   virtual int sync() = 0;
   /// Of the file; -1 where that is not known.
   virtual int64_t getBytes() = 0;
+  /// Gives it back to the system: calls fail from now on, and others may open
+  /// the file.
+  virtual void close() = 0;
   /// As messages call it.
   virtual std::string getName() const = 0;
   /// Whether transfers pass the system's cache.

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Files of states that outlive their process: what they go on with, and what they refuse."""
 
+import contextlib
 import copy
 import os
 import resource
@@ -11,9 +12,12 @@ import pytest
 import stepc.torch as st
 import torch
 from durable_common import WAYS, image, images, is_same, make, step
+from samples import sample
 from stepc import errors
 from stepc.torch.tensors.stored import StoredState
-from stored_common import give, make_params, same
+from stepped import CLASSES, OF_MATRICES, OF_TWO_DIMS
+from stored_common import MATRICES, TWO_DIMS, give, make_params, same, same_states
+from stored_common import SHAPES as ALL
 
 
 @pytest.fixture
@@ -23,6 +27,19 @@ def place(tmp_path):
 
 def content(place):
     return (place.path / place.name).read_bytes()
+
+
+@contextlib.contextmanager
+def limited(size):
+    """No file gets longer, or is written behind it."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
 @pytest.mark.parametrize("way", [*WAYS])
@@ -116,18 +133,17 @@ def test_a_step_that_fails_midway_is_taken_back(place):
     for number in (1, 2):
         step(params, optimizer, number)
     expected = images("adamw", 3)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, limits[1]))
-    try:
-        with pytest.raises(errors.StoreError, match="File too large"):
-            step(params, optimizer, 3)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
+    with limited(1 << 19), pytest.raises(errors.StoreError, match="File too large"):
+        step(params, optimizer, 3)
     with pytest.raises(errors.StatusError, match=r"load a state to go on"):
         optimizer.step()
-    assert optimizer.recover() == 2
+    old = optimizer.state[params[0]]["exp_avg"]
+    try:  # whose frames have the old binding
+        optimizer.step()
+    except errors.StatusError:
+        assert optimizer.recover() == 2
+    with pytest.raises(errors.StoreError, match="Bad file descriptor"):
+        old.read()
     assert is_same(image(params, optimizer), expected[2])
     step(params, optimizer, 3)
     assert is_same(image(params, optimizer), expected[3])
@@ -153,15 +169,8 @@ def test_a_commit_that_fails(place):
     give(params, 0)
     optimizer.step()
     optimizer.step()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    try:
-        with pytest.raises(errors.StoreError, match="File too large"):
-            optimizer.step()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
+    with limited(4096), pytest.raises(errors.StoreError, match="File too large"):
+        optimizer.step()
     with pytest.raises(errors.StatusError, match="the step was made, and is not in the file"):
         optimizer.step()
     assert optimizer.state_dict()["state"][0]["step"] == 3  # in memory it was made
@@ -227,3 +236,93 @@ def test_arguments(tmp_path):
     optimizer = st.AdamW(make_params([(3,)]), place=st.Place("disk", path=tmp_path))
     with pytest.raises(errors.StepcError, match=r'place=Place\("disk", durable=True\)'):
         optimizer.recover()
+
+
+EVERY = {**CLASSES, **OF_TWO_DIMS, **OF_MATRICES}
+
+
+@pytest.mark.parametrize("name", sample(list(EVERY), "classes in durable files", 8))
+def test_every_class(name, place):
+    shapes = MATRICES if name in OF_MATRICES else TWO_DIMS if name in OF_TWO_DIMS else ALL
+    twins = make_params(shapes)
+    twin = EVERY[name](twins)
+    for number in range(4):
+        if number in (0, 2):  # another process
+            params = make_params(shapes)
+            optimizer = EVERY[name](params, place=place)
+            assert optimizer.recover() == number
+        for own, one in ((params, optimizer), (twins, twin)):
+            give(own, number)
+            one.step()
+        if number == 1:
+            del optimizer, params
+    assert all(same(p.detach(), q.detach()) for p, q in zip(params, twins, strict=True))
+    assert same_states(optimizer, twin) >= 3
+
+
+def test_views_and_groups(place):
+    def run(own, steps):
+        convolution, *others = make_params([(64, 32, 3, 3), (300, 100), (7, 9)])
+        groups = [
+            {"params": [convolution], "view": "o i h w -> o (i h w)"},
+            {"params": others, "lr": 0.02, "momentum": 0.8},
+        ]
+        optimizer = st.Muon(groups, lr=0.1, place=own)
+        if own is not None:
+            assert optimizer.recover() == steps[0]
+            if steps[0]:
+                assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.02]
+        params = [convolution, *others]
+        for number in steps:
+            give(params, number)
+            optimizer.step()
+        return params
+
+    run(place, range(2))
+    ours, theirs = run(place, range(2, 4)), run(None, range(4))
+    assert all(same(p.detach(), q.detach()) for p, q in zip(ours, theirs, strict=True))
+
+
+def test_a_backward_pass_that_fails_is_taken_back(place):
+    def model():
+        torch.manual_seed(1)
+        return torch.nn.Sequential(torch.nn.Linear(150, 200), torch.nn.Linear(200, 130))
+
+    def step_of(net, optimizer, number):
+        torch.manual_seed(number)
+        net(torch.randn(5, 150)).square().sum().backward()
+        optimizer.step()
+
+    net, twin = model(), model()
+    optimizer = st.AdamW(net.parameters(), fused_backward=True, place=place)
+    other = st.AdamW(twin.parameters(), fused_backward=True)
+    for number in range(2):
+        step_of(net, optimizer, number)
+        step_of(twin, other, number)
+    with limited(1 << 19), pytest.raises(errors.StoreError, match="File too large"):
+        step_of(net, optimizer, 2)
+    assert optimizer.recover() == 2
+    for number in (2, 3):
+        step_of(net, optimizer, number)
+        step_of(twin, other, number)
+    for param, theirs in zip(net.parameters(), twin.parameters(), strict=True):
+        assert same(param.detach(), theirs.detach())
+
+
+def test_scales_of_losses(place):
+    """Whatever a loss scaler keeps from step to step is the step's."""
+
+    def make_one(own):
+        params = make_params([(200, 300)])
+        return params, st.AdamW(params, loss_scale=st.DynamicLossScale(2.0**8, growth_interval=2),
+                                place=own)  # fmt: skip
+
+    params, optimizer = make_one(place)
+    for number in range(3):
+        give(params, number)
+        optimizer.step()
+    want, scalars = params[0].detach().clone(), optimizer.state_dict()["param_groups"][0]
+    del optimizer, params
+    params, optimizer = make_one(place)
+    assert optimizer.recover() == 3
+    assert optimizer.state_dict()["param_groups"][0] == scalars and same(params[0].detach(), want)

@@ -86,6 +86,7 @@ public:
     disk.calls.push_back({Call::Sync, 0, {}});
     return 0;
   }
+  void close() override {}
   int64_t getBytes() override { return int64_t(disk.content.size()); }
   std::string getName() const override { return "the disk"; }
   bool isDirect() const override { return true; }

@@ -71,6 +71,7 @@ public:
     return 0;
   }
   int sync() override { return 0; }
+  void close() override {}
   int64_t getBytes() override { return int64_t(content.size()); }
   std::string getName() const override { return "the double"; }
   bool isDirect() const override { return direct; }

@@ -78,6 +78,9 @@ STEPC_API StepcStatus stepcStoreGetOffset(const StepcStore *store,
 STEPC_API StepcStatus stepcStoreGetAddress(const StepcStore *store,
                                            int64_t offset, int64_t bytes,
                                            void **out);
+/* Closes the file, whatever has the store: what lies in it is out of reach, and
+ * others may open it. Not within a step. */
+STEPC_API StepcStatus stepcStoreClose(StepcStore *store);
 /* Gives up the handle; the plans that have the store keep it. Accepts NULL. */
 STEPC_API void stepcStoreDestroy(StepcStore *store);
 

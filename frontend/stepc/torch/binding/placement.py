@@ -155,9 +155,10 @@ class Placement:
         if self._store is None:
             store = self._open_store()
             if store.is_durable and store.generation:
-                self._store = None  # for others to open it
+                step, self._store = store.generation, None
+                store.close()  # for others to open it
                 raise errors.StoreError(
-                    f"{self._file_of_states} has step {store.generation} of an earlier optimizer: "
+                    f"{self._file_of_states} has step {step} of an earlier optimizer: "
                     "recover() goes on with it; a file that nobody needs is to be removed",
                     "STEPC_STORE_ERROR",
                 )

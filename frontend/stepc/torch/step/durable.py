@@ -137,8 +137,8 @@ class Durable:
                 note = torch.load(io.BytesIO(store.note()), weights_only=True)
                 self._refuse_other(note["model"])
             except BaseException:
-                del store
-                self._store = None  # for others to open it
+                store.close()  # for others to open it
+                self._store = None
                 raise
             with outside(), torch.no_grad():
                 self._take(note)
@@ -152,6 +152,9 @@ class Durable:
             for own in self.state.values():
                 for name in [n for n, value in own.items() if isinstance(value, StoredState)]:
                     del own[name]
+            if self._backward is not None:
+                self._backward.forget()
+            self._store.close()
             self._store = None
         return self._open_store()
 

@@ -248,6 +248,10 @@ class BackwardSteps:
 
     # --- Its end ----------------------------------------------------------------
 
+    def forget(self) -> None:
+        """The step that a pass began is of no use any more."""
+        self._step = self._pass = None
+
     @property
     def is_broken(self) -> bool:
         """Whether an error has ended a pass in which gradients cross."""
