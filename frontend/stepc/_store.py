@@ -64,6 +64,11 @@ class Store:
         """Has what is in it now be what the file has, with a note; StoreError."""
         check(self._lib, self._lib.stepcStoreCommit(self.handle, note, len(note)))
 
+    def retreat(self) -> None:
+        """Undoes the last commit, since which nothing was written: opened anew the file has the
+        one before."""
+        check(self._lib, self._lib.stepcStoreRetreat(self.handle))
+
     def close(self) -> None:
         """Lets others open the file, whoever still has the store or a piece of it, as the frames of
         an error do: they get StoreError."""

@@ -42,6 +42,7 @@ NAMES = {
     "stepcStoreGetCommitted": "asking for the last step of the file of states",
     "stepcStoreGetOffset": "asking for a place in the file of states",
     "stepcStoreGive": "giving back a part of the file of states",
+    "stepcStoreRetreat": "going back in the file of states",
     "stepcStoreRead": "reading a state of the file",
     "stepcStoreTake": "taking a part of the file of states",
     "stepcStoreWrite": "writing a state to the file",

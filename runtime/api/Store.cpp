@@ -118,6 +118,13 @@ StepcStatus stepcStoreGetAddress(const StepcStore *store, int64_t offset,
   });
 }
 
+StepcStatus stepcStoreRetreat(StepcStore *store) {
+  return guarded([&] {
+    requireNotNull(store, "store");
+    store->store->retreat();
+  });
+}
+
 StepcStatus stepcStoreClose(StepcStore *store) {
   return guarded([&] {
     requireNotNull(store, "store");

@@ -259,7 +259,8 @@ void Slots::read(void *to, int64_t bytes, int64_t offset) {
 void Slots::write(const void *from, int64_t bytes, int64_t offset) {
   if (broken)
     fail(STEPC_STORE_ERROR,
-         "%s: a commit has failed, and nothing is written any more",
+         "%s: a commit has failed or was undone, and nothing is written any "
+         "more",
          file.getName().c_str());
   for (int64_t done = 0; done < bytes;) {
     Run run = findRun(offset + done, bytes - done, true);
@@ -384,5 +385,17 @@ std::vector<Slots::Freed> Slots::settle() {
     }
     ++next;
   }
+  leaving.swap(freed);
   return freed;
+}
+
+void Slots::retreat() {
+  if (broken || generation < 1)
+    fail(STEPC_STORE_ERROR, "%s has no step before the one that it has",
+         file.getName().c_str());
+  broken = true;
+  PageMemory page = allocatePages(kPage);
+  std::memset(page.get(), 0, size_t(kPage));
+  writeAll(file, page.get(), kPage, (1 + generation % 2) * kPage);
+  syncAll(file);
 }

@@ -18,7 +18,8 @@
 // the slot of each, and a note of the caller's. The record is a piece itself.
 // It and all other pages are on the disk (fdatasync) before the root is
 // written, and the root is before the next page of any piece is. So whatever
-// moment a process or its machine ends at, the file has one generation whole.
+// moment a process or its machine ends at, the file has one generation whole;
+// and the one before it, too, until the next page is written.
 //
 //===----------------------------------------------------------------------===//
 
@@ -74,11 +75,14 @@ public:
     int64_t offset;
     int64_t bytes;
   };
-  /// What was written and added becomes what the file has; returns what has
-  /// gone with it. Throws where the disk does not do its part: the file has
+  /// What was written and added becomes what the file has; returns what the
+  /// generation before the last one had, and no other has. Throws where the disk does not do its part: the file has
   /// what it had, or, where that is not known any more, nothing can be written
   /// from then on.
   std::vector<Freed> commit(const void *note, int64_t bytes);
+  /// Undoes the last commit, since which nothing was written: opened anew the
+  /// file has the one before. Nothing is written any more.
+  void retreat();
   /// By commits beside what is written.
   int64_t getBytesWritten() const { return bytesWritten; }
 
@@ -120,6 +124,8 @@ private:
   int64_t record = 0; // offset of the piece for it; 0: none
   int64_t generation = 0;
   std::string note;
+  /// What went with the last commit, and the one before it had.
+  std::vector<Freed> leaving;
   int64_t bytesWritten = 0;
   bool broken = false;
 };

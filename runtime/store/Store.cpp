@@ -183,6 +183,12 @@ void Store::commit(const void *note, int64_t bytes) {
   bytesWritten += slots->getBytesWritten() - before;
 }
 
+void Store::retreat() {
+  requireOwn();
+  (void)getSlots();
+  slots->retreat();
+}
+
 void Store::readPages(void *to, int64_t bytes, int64_t offset) {
   if (slots)
     slots->read(to, bytes, offset);

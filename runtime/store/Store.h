@@ -62,6 +62,7 @@ public:
   /// note; and what was committed last.
   void commit(const void *note, int64_t bytes);
   const Slots &getSlots() const;
+  void retreat();
   void requireTaken(uintptr_t address, int64_t bytes) const;
 
   /// Pages, from page to page, by who has memory for them.

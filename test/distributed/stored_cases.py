@@ -5,6 +5,7 @@ memory, to the bit."""
 
 import copy
 import os
+import shutil
 import tempfile
 
 import stepc.torch as st
@@ -257,20 +258,93 @@ def file_in(folder):
     raise AssertionError("there is no file")
 
 
+def shared_folder():
+    folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(folder)
+    return folder[0]
+
+
+def muon(params, **more):
+    return st.Muon(params, lr=0.05, **more)
+
+
+def recovered(make, way, place, values):
+    params = spread(WAYS[way], mesh(way), values)
+    optimizer = make(params, place=place)
+    return params, optimizer, optimizer.recover()
+
+
 @case
-def files_that_outlive_their_process_are_of_one():
+def files_that_outlive_their_process():
+    """Ranks that have come to different steps go on with the one that all have."""
+    for way, make, shapes in (
+        ("both", adamw, SHAPES),
+        ("fsdp2", muon, {"up": (520, 192), "down": (192, 520)}),
+        ("hsdp", lambda ps, **more: st.apex.FusedLAMB(
+            ps, state_dtype="q8", reproducible=True, **more), SHAPES),
+    ):  # fmt: skip
+        values, grads = values_of(shapes, 4)
+        alone, after = stepped(make, values, grads)
+        own = st.Place("disk", path=shared_folder(), window_bytes=1 << 16, durable=True)
+        path = f"{own.path}/{own.name}.{dist.get_rank()}-of-4"
+        params, optimizer, step = recovered(make, way, own, values)
+        assert step == 0
+        for number in range(3):
+            give(params, grads[number])
+            if number == 2 and dist.get_rank() == 2:
+                shutil.copy(path, path + ".before")
+            optimizer.step()
+        del params, optimizer
+        if dist.get_rank() == 2:
+            os.replace(path + ".before", path)
+        dist.barrier()
+        params, optimizer, step = recovered(make, way, own, values)
+        assert step == 2, step
+        for name, param in params:
+            same_bits(whole(param), after[1][name], f"{way}, {name}, recovered")
+        for number in (2, 3):
+            give(params, grads[number])
+            optimizer.step()
+            for name, param in params:
+                same_bits(whole(param), after[number][name], f"{way}, {name} after {number}")
+        same_full(optimizer, alone, way)
+
+
+@case
+def files_of_steps_that_are_too_far_apart():
     values, grads = values_of()
-    params = spread(WAYS["fsdp2"], mesh("fsdp2"), values)
-    own = st.Place("disk", path=tempfile.mkdtemp(), durable=True)
-    optimizer = adamw(params, place=own)
-    give(params, grads[0])
-    for ask in (optimizer.step, optimizer.recover):
-        try:
-            ask()
-        except errors.StepcError as error:
-            assert "is for parameters of one process" in str(error), error
-        else:
-            raise AssertionError("it was stepped")
+    own = st.Place("disk", path=shared_folder(), window_bytes=1 << 16, durable=True)
+    path = f"{own.path}/{own.name}.{dist.get_rank()}-of-4"
+    params, optimizer, step = recovered(adamw, "fsdp2", own, values)
+    for number in range(3):
+        give(params, grads[number])
+        optimizer.step()
+        if number == 0 and dist.get_rank() == 1:
+            shutil.copy(path, path + ".before")
+    del params, optimizer
+    if dist.get_rank() == 1:
+        os.replace(path + ".before", path)
+    dist.barrier()
+    for harm in (None, b"x"):
+        if harm and dist.get_rank() == 3:
+            with open(path, "r+b") as file:
+                file.write(harm)
+        dist.barrier()
+        params = spread(WAYS["fsdp2"], mesh("fsdp2"), values)
+        optimizer = adamw(params, place=own)
+        give(params, grads[0])
+        for ask in (optimizer.recover, optimizer.step):
+            try:
+                ask()
+            except errors.StoreError as error:
+                words = "is no file of states" if harm else "has step 3"
+                assert words in str(error) or "has step" in str(error), error
+                first = 3 if harm and ask == optimizer.recover else 0
+                assert dist.get_rank() in (1, first) or "rank " in str(error) or not harm, error
+            else:
+                raise AssertionError("it went on")
+        for name, param in params:
+            same_bits(whole(param), values[name], name)
 
 
 if __name__ == "__main__":

@@ -329,8 +329,8 @@ TEST(Slots, anyCallThatFailsLeavesTheStepBeforeOrBehind) {
       EXPECT_TRUE(has(disk, script.image, before + 1)) << failing;
     } else {
       ++numBroken;
-      EXPECT_EQ("the disk: a commit has failed, and nothing is written any "
-                "more",
+      EXPECT_EQ("the disk: a commit has failed or was undone, and nothing is "
+                "written any more",
                 words);
     }
   }
@@ -384,6 +384,27 @@ TEST(Slots, filesThatAreNone) {
   EXPECT_EQ("the disk has become shorter", refuse([](Disk &own) {
               own.content.resize(own.content.size() - size_t(kPage));
             }));
+}
+
+TEST(Slots, goesBackByOneStep) {
+  Disk disk;
+  EXPECT_EQ("the disk has no step before the one that it has",
+            getWords([&] { open(disk)->retreat(); }));
+  std::vector<Image> images(1);
+  Opened store = open(disk);
+  Script script(*store);
+  for (int step = 0; step < kSteps; ++step) {
+    script.step(step);
+    script.commit();
+    images.push_back(script.image);
+    Disk other = disk;
+    Opened own = open(other);
+    own->retreat();
+    EXPECT_EQ("the disk: a commit has failed or was undone, and nothing is "
+              "written any more",
+              getWords([&] { own->commit("", 0); }));
+    EXPECT_TRUE(has(other, images[size_t(step)], step)) << step;
+  }
 }
 
 TEST(Slots, aStoreThatIsNotDurableCommitsNothing) {

@@ -71,6 +71,10 @@ typedef struct StepcStoreCommitted {
 } StepcStoreCommitted;
 STEPC_API StepcStatus stepcStoreGetCommitted(const StepcStore *store,
                                              StepcStoreCommitted *out);
+/* Undoes the last commit, since which nothing was written: opened anew the file
+ * has the one before, as ranks want of which one has not come so far. Until
+ * then nothing can be written. */
+STEPC_API StepcStatus stepcStoreRetreat(StepcStore *store);
 /* Where in a store an address is, which stays so in its file; and the address
  * of so many bytes that were taken at once. */
 STEPC_API StepcStatus stepcStoreGetOffset(const StepcStore *store,

@@ -167,7 +167,7 @@ class Placement:
 
     @property
     def _file_of_states(self) -> str:
-        return f"the file of states '{os.path.join(self._placed.path, self._placed.name)}'"
+        return f"the file of states '{os.path.join(self._placed.path, self._name_of_file)}'"
 
     def _open_store(self) -> Store:
         place = self._placed
@@ -177,7 +177,7 @@ class Placement:
             place.buffers,
             place.threads,
             not place.direct,
-            place.name if place.durable else None,
+            self._name_of_file if place.durable else None,
         )
         return self._store
 

@@ -452,6 +452,10 @@ class DistributedBinding(InParts, InPasses):
         return self._inner.interface
 
     @property
+    def torch_mesh(self):
+        return self._torch_mesh
+
+    @property
     def plan(self):
         return self._inner.plan
 

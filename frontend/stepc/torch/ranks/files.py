@@ -26,11 +26,18 @@ def failure_of(call: Callable[[], None]) -> errors.StoreError | None:
     return None
 
 
+def least_step(mesh, step: int) -> int:
+    """That all ranks of the mesh have in their files: all of them together."""
+    return mesh.least(step, _WHAT)
+
+
 def refuse_failure(mesh, own: errors.StoreError | None, *, unstepped: bool = False) -> None:
     """StoreError on every rank where it is one on any: all ranks of the mesh together.
     ``unstepped``: none of them has stepped."""
     ranks = bool(mesh.shared_axes)
-    words = "" if own is None else f"rank {dist.get_rank()}: {own}" if ranks else str(own)
+    words = ""
+    if own is not None:
+        words = f"rank {dist.get_rank()}: {own}" if ranks else str(own)
     words = mesh.failure_of_any(words, _WHAT)
     if not words:
         return

@@ -163,6 +163,15 @@ class TorchMesh:
             words = next(filter(None, gathered(words, what, axis.group, self.device)), "")
         return words
 
+    def least(self, value: int, what: str) -> int:
+        """Of the values of all ranks of the mesh, by all of them together."""
+        line = torch.tensor([value], device="cpu")
+        for axis in self._axes:
+            group = self.host(axis.group)
+            with exchanging(what, group):
+                dist.all_reduce(line, dist.ReduceOp.MIN, group)
+        return int(line)
+
     def named(self, ranks: Iterable[Ranks]) -> set[str]:
         """The axes along which these ranks lie."""
         wanted = set(ranks)

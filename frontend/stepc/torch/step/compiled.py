@@ -378,7 +378,6 @@ class CompiledStep(
                 "the first step, or one after a change, cannot be captured in a CUDA graph; make "
                 "one before the capture"
             )
-        self._refuse_ranks()
         self._keep_scalars(previous)
         return make_binding(self, previous)
 

@@ -16,6 +16,10 @@ import torch
 
 from ... import errors
 from ..._store import SMALL
+from ..ranks.distributed import make_binding
+from ..ranks.exchanges import within
+from ..ranks.files import failure_of, least_step, refuse_failure
+from ..ranks.local_tensors import Spread, local_of
 from ..ranks.parts import is_distributed
 from ..tensors.stored import StoredState, StoredStates
 from .modes import outside
@@ -60,7 +64,11 @@ class Durable:
         if self._binding.was_skipped():
             return
         try:
-            self._store.commit(self._make_note())
+            failure = failure_of(lambda: self._store.commit(self._make_note()))
+            if is_distributed(self):  # nobody begins the next step before all have this one
+                refuse_failure(self._binding.torch_mesh, failure)
+            elif failure is not None:
+                raise failure
         except errors.StoreError as error:
             self._poison = f"the step was made, and is not in the file: {error}"
             raise
@@ -73,8 +81,11 @@ class Durable:
         finally:
             self._is_committing = False
         kept, records, small, held = self._in_file or _Kept(), [], _Small(), {}
-        self._in_file = kept
-        for key, value in _tensors_of(packed["state"], self.param_groups):
+        self._in_file, spread = kept, {}
+        for key, value in self._tensors():
+            value, how = local_of(value)
+            if how is not None and key[1] != _PARAMETER:
+                spread[key] = how.packed()
             if isinstance(value, StoredState):
                 records.append((*key, False, value.layout_in_file))
             elif not isinstance(value, torch.Tensor):
@@ -92,10 +103,19 @@ class Durable:
             "records": records,
             "small": small.packed(),
             "held": held,
+            "spread": spread,
         }
         stream = io.BytesIO()
         torch.save(note, stream)
         return stream.getvalue()
+
+    def _tensors(self) -> Iterator[tuple[tuple[int, str], object]]:
+        """Parameters and what is in their states, each with its place: number and name."""
+        params = (param for group in self.param_groups for param in group["params"])
+        for number, param in enumerate(params):
+            yield (number, _PARAMETER), param.detach()
+            for name, value in (self.state.get(param) or {}).items():
+                yield (number, name), value
 
     def _model(self) -> dict:
         """What the file is of, for comparisons: see ``_refuse_other``."""
@@ -104,7 +124,7 @@ class Durable:
             "optimizer": interface.name,
             "states": sorted(interface.states),
             "parameters": [
-                [(tuple(param.shape), str(param.dtype)) for param in group["params"]]
+                [(tuple(local_of(p.detach())[0].shape), str(p.dtype)) for p in group["params"]]
                 for group in self.param_groups
             ],
         }
@@ -127,24 +147,53 @@ class Durable:
             raise errors.StepcError(
                 'recover() is for an optimizer with place=Place("disk", durable=True)'
             )
-        self._refuse_ranks()
-        with self._locked():
-            store = self._reopened()
-            step = store.generation
+        with self._locked(), within(self._timeout), outside(), torch.no_grad():
+            mesh = make_binding(self).torch_mesh if is_distributed(self) else None
+            self._together(mesh, self._reopen)
+            step = store_step = self._store.generation
+            if mesh is not None:
+                step = least_step(mesh, store_step)
+                self._together(mesh, lambda: self._go_back(store_step, step))
             if not step:
                 return 0
-            try:
-                note = torch.load(io.BytesIO(store.note()), weights_only=True)
-                self._refuse_other(note["model"])
-            except BaseException:
-                store.close()  # for others to open it
-                self._store = None
-                raise
-            with outside(), torch.no_grad():
-                self._take(note)
+            note: dict = {}
+            self._together(mesh, lambda: note.update(self._read_note()))
+            self._take(note)
             return step
 
-    def _reopened(self):
+    def _together(self, mesh, call) -> None:
+        """A part of ``recover`` that all ranks have come through before any goes on."""
+        try:
+            failure = failure_of(call)
+            if mesh is not None:
+                refuse_failure(mesh, failure, unstepped=True)
+            elif failure is not None:
+                raise failure
+        except BaseException:
+            if self._store is not None:
+                self._store.close()  # for others to open it
+                self._store = None
+            raise
+
+    def _go_back(self, own: int, step: int) -> None:
+        """To the step that all ranks have; they begin none before all have the one before it."""
+        if own == step:
+            return
+        if own != step + 1:
+            raise errors.StoreError(
+                f"{self._file_of_states} has step {own}, and that of another rank has {step}",
+                "STEPC_STORE_ERROR",
+            )
+        self._store.retreat()
+        self._store.close()
+        self._open_store()
+
+    def _read_note(self) -> dict:
+        note = torch.load(io.BytesIO(self._store.note()), weights_only=True)
+        self._refuse_other(note["model"])
+        return note
+
+    def _reopen(self) -> None:
         """The file as it was committed; what was stepped since is dropped."""
         if self._store is not None:
             self._keep_scalars(self._binding)
@@ -156,7 +205,7 @@ class Durable:
                 self._backward.forget()
             self._store.close()
             self._store = None
-        return self._open_store()
+        self._open_store()
 
     def _refuse_other(self, found: dict) -> None:
         own, words = self._model(), None
@@ -183,38 +232,28 @@ class Durable:
                 kept.pieces[number, name] = piece
             values[number, name] = piece.read() if is_kept and name != _PARAMETER else piece
         params = [param for group in self.param_groups for param in group["params"]]
-        states: dict[int, dict] = {}
-        for (number, name), value in values.items():
-            if name != _PARAMETER:
-                states.setdefault(number, {})[name] = value
         with self._without(_LOAD_HOOKS):
-            StoredState.stays = True
-            try:
-                self.load_state_dict({"state": states, "param_groups": note["groups"]})
-            finally:
-                StoredState.stays = False
+            self.load_state_dict({"state": {}, "param_groups": note["groups"]})
         self._poison = "parameters were being read from the file"  # should one fail
-        for number, param in enumerate(params):
-            value = values[number, _PARAMETER]
-            param.copy_(value.read() if isinstance(value, StoredState) else value)
+        for (number, name), value in values.items():
+            param = params[number]
+            if name == _PARAMETER:
+                read = value.read() if isinstance(value, StoredState) else value
+                local_of(param.detach())[0].copy_(read)
+            else:
+                how = note["spread"].get((number, name))
+                self.state[param][name] = (
+                    value if how is None else Spread.of(how).of_param(value, param)
+                )
         self._poison, self._in_file = None, kept
 
-    def _refuse_ranks(self) -> None:
-        if self._is_durable() and is_distributed(self):
-            raise errors.StepcError(
-                "place=Place(durable=True) is for parameters of one process, and these are "
-                "spread over ranks, of which each would have a step of its own"
-            )
-
-
-def _tensors_of(states: dict, groups: list[dict]) -> Iterator[tuple[tuple, object]]:
-    """Parameters and what is in their states, each with its place: number and name."""
-    params = (param for group in groups for param in group["params"])
-    for number, param in enumerate(params):
-        yield (number, _PARAMETER), param.detach()
-    for number, own in states.items():
-        for name, value in own.items():
-            yield (number, name), value
+    @property
+    def _name_of_file(self) -> str:
+        """Each of several ranks has one of its own."""
+        name = self._placed.name
+        if not is_distributed(self) or not torch.distributed.is_initialized():
+            return name
+        return f"{name}.{torch.distributed.get_rank()}-of-{torch.distributed.get_world_size()}"
 
 
 def _differences(found: list, own: list) -> Iterator[str]:

@@ -243,8 +243,6 @@ def adopted(
         return torch.tensor(float(value), dtype=torch.float32, device="cpu")
     if not isinstance(value, torch.Tensor):
         return value
-    if isinstance(value, StoredState) and value.stays:
-        return value
     value = in_memory(value, folder)
     if name == "step":
         return value.to(dtype=torch.float32, device="cpu", copy=True)

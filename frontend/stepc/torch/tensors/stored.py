@@ -92,7 +92,6 @@ class StoredState(torch.Tensor):
     """
 
     piece: Piece
-    stays = False  # where a state is loaded: it is not a copy that is wanted
 
     @classmethod
     def __torch_function__(cls, function, _types, args=(), kwargs=None):
