@@ -311,6 +311,27 @@ def files_that_outlive_their_process():
 
 
 @case
+def files_of_what_zero_shares_out():
+    values, grads = values_of()
+    for stage in (1, 2):
+        alone, after = stepped(adamw, values, grads)
+        own = st.Place("disk", path=shared_folder(), window_bytes=1 << 16, durable=True)
+        for steps in ((0,), (1, 2)):  # by other processes
+            params = plain(values)
+            optimizer = adamw(params, zero=st.Zero(stage, gradients="local"), place=own)
+            assert optimizer.recover() == steps[0]
+            for step in steps:
+                sum((param * grads[step][name]).sum() for name, param in params).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                for name, param in params:
+                    same_bits(param, after[step][name], f"zero {stage}, {name} after {step}")
+            if steps != (0,):
+                same_full(optimizer, alone, f"zero {stage}")
+            del params, optimizer
+
+
+@case
 def files_of_steps_that_are_too_far_apart():
     values, grads = values_of()
     own = st.Place("disk", path=shared_folder(), window_bytes=1 << 16, durable=True)

@@ -49,7 +49,6 @@ class Durable:
     """Mix-in of :class:`CompiledStep`."""
 
     _in_file: _Kept | None = None
-    _is_committing = False  # state_dict() is then not for the user
 
     def _is_durable(self) -> bool:
         return self._placed is not None and self._placed.durable
@@ -74,12 +73,6 @@ class Durable:
             raise
 
     def _make_note(self) -> bytes:
-        self._is_committing = True
-        try:
-            with self._without(_SAVE_HOOKS):
-                packed = self.state_dict()
-        finally:
-            self._is_committing = False
         kept, records, small, held = self._in_file or _Kept(), [], _Small(), {}
         self._in_file, spread = kept, {}
         for key, value in self._tensors():
@@ -94,12 +87,11 @@ class Durable:
                 small.add(key, value)
             else:
                 records.append((*key, True, kept.write(key, value, self._store).layout_in_file))
-                continue
         alive = {(number, name) for number, name, is_kept, _ in records if is_kept}
         kept.pieces = {key: piece for key, piece in kept.pieces.items() if key in alive}
         note = {
             "model": self._model(),
-            "groups": packed["param_groups"],
+            "groups": self._packed_groups(),
             "records": records,
             "small": small.packed(),
             "held": held,
@@ -108,6 +100,15 @@ class Durable:
         stream = io.BytesIO()
         torch.save(note, stream)
         return stream.getvalue()
+
+    def _packed_groups(self) -> list[dict]:
+        """As ``state_dict`` has them."""
+        states, self.state = self.state, {}
+        try:
+            with self._without(_SAVE_HOOKS):
+                return self.state_dict()["param_groups"]
+        finally:
+            self.state = states
 
     def _tensors(self) -> Iterator[tuple[tuple[int, str], object]]:
         """Parameters and what is in their states, each with its place: number and name."""

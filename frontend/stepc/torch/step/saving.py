@@ -72,7 +72,7 @@ class Saving:
 
     def _bring_states(self, packed: dict) -> None:
         """Reads what lies in a file, into copies that need no memory to stay in."""
-        if self._store is None or self._is_committing:
+        if self._store is None:
             return
         parts = self._parts() if is_distributed(self) else {}
         numbers = chain.from_iterable(group["params"] for group in packed["param_groups"])
