@@ -1,7 +1,8 @@
 # Writes the references that are generated: docs/language.md from the dialect's
 # .td files, docs/passes.md from passes/Passes.td, the tables of docs/scaling.md
-# from stepc-plan, the table of layouts of docs/distributed.md from its tests, and the
-# tables of keys of docs/deepspeed.md from the frontend's.
+# from stepc-plan, the table of layouts of docs/distributed.md from its tests, the
+# tables of keys of docs/deepspeed.md from the frontend's, and those of arguments of
+# docs/arguments.md from test/frontend/original_arguments.py.
 #
 #   generate.py             writes them
 #   generate.py --check     says which are stale; exit status 1 if any is
@@ -18,6 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import arguments_table
 import ds_config_table
 import layouts_table
 import scaling
@@ -185,6 +187,7 @@ DOCUMENTS = {
     "docs/distributed.md": layouts_table.page,
     "docs/coming-from.md": layouts_table.colossal_page,
     "docs/deepspeed.md": ds_config_table.page,
+    "docs/arguments.md": arguments_table.page,
 }
 
 

@@ -92,7 +92,16 @@ class _OfIterations(LRScheduler):
         self._last_lr = rates_of(self.optimizer)
 
 
-class LRRangeTest(_OfIterations):
+class _OfBatches(_OfIterations):
+    """One whose ``step`` calls its argument as the class in DeepSpeed does."""
+
+    def step(self, batch_iteration: int | None = None) -> None:
+        """Sets the learning rates of the next iteration, or of the one given. Call it behind each
+        step of the optimizer that was not skipped."""
+        super().step(batch_iteration)
+
+
+class LRRangeTest(_OfBatches):
     """A learning rate that grows, to find the largest that trains; L. N. Smith, arXiv 1803.09820.
 
     ``lr = min_lr * (1 + step_rate * (t + 1) / step_size)``; with ``lr_range_test_staircase`` the
@@ -291,7 +300,7 @@ class WarmupCosineLR(_Warmup):
         return [rate * ratio for rate in self.org_lrs]
 
 
-class OneCycle(_OfIterations):
+class OneCycle(_OfBatches):
     """Up in F iterations, down in S, then a decay, with a momentum that goes the other way;
     L. N. Smith, arXiv 1803.09820.
 
