@@ -121,6 +121,7 @@ ENTRIES = {
         hf.Adafactor, peers.hf_adafactor, {**FIXED, "beta1": 0.9}, ("beta1",)
     ),
     "came.CAME": Entry(came.CAME, peers.came, {"lr": 0.01, **L2}),
+    "colossal.Adafactor": Entry(colossal.Adafactor, peers.hf_adafactor, {}, ()),
     "colossal.CAME": Entry(colossal.CAME, peers.came, {"lr": 0.01}),
     "colossal.CPUAdam": Entry(colossal.CPUAdam, peers.cpu_adam, {"adamw_mode": False, **L2}),
     "colossal.HybridAdam": Entry(colossal.HybridAdam, peers.cpu_adam, L2),

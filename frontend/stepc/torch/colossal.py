@@ -1,6 +1,8 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Optimizers of ColossalAI, with a compiled step, and its loss scaler.
+"""Optimizers of ColossalAI, with a compiled step, and its loss scaler. ``master=`` of each keeps
+the float32 that ColossalAI's plugins keep beside parameters of 16 bits; without it there is one
+warning.
 
 Its Adafactor ignores ``lr`` and never measures the parameters' root mean square: the one here is
 transformers', of which it was made. ``Distributed...`` are the classes that its plugins put in the
@@ -22,6 +24,7 @@ from .bitsandbytes.bits import OF_BITS, settings_of, tell_of_pages, with_bits
 from .optimizers import hf_adafactor
 from .optimizers.checks import check_betas
 from .optimizers.galore import GaLoreStep
+from .optimizers.masters import OfMasters
 from .optimizers.peer import Peer, not_negative
 from .optimizers.peer_adam import GroupCounts, PeerAdam
 
@@ -41,13 +44,31 @@ __all__ = [
     "get_galore_param_groups",
 ]
 
-CAME = DistributedCAME = came.CAME
+
+class _OfPlugins(OfMasters):
+    """What the plugins' ``master_weights``, True by default, are beside."""
+
+    _keeper = "ColossalAI's plugin"
+
+
+class CAME(_OfPlugins, came.CAME):
+    __doc__ = came.CAME.__doc__
+
+
+class Adafactor(_OfPlugins, hf_adafactor.Adafactor):
+    __doc__ = hf_adafactor.Adafactor.__doc__
+
+
+class FusedLAMB(_OfPlugins, apex.FusedLAMB):
+    __doc__ = apex.FusedLAMB.__doc__
+
+
+DistributedCAME = CAME
 # With the numbers of ColossalAI's, and the `lr` that it is given.
-Adafactor = DistributedAdaFactor = hf_adafactor.Adafactor
-FusedLAMB = apex.FusedLAMB
+DistributedAdaFactor = Adafactor
 
 
-class CPUAdam(PeerAdam, torch.optim.Optimizer):
+class CPUAdam(_OfPlugins, PeerAdam, torch.optim.Optimizer):
     """Adam as in ``colossalai.nn.optimizer.CPUAdam``; definition ``cpu_adam.mlir``.
 
     ``state`` has ``step``, ``exp_avg`` and ``exp_avg_sq``: float32, or float64 beside
@@ -115,7 +136,7 @@ class HybridAdam(CPUAdam):
     parameter for all; here each has its own."""
 
 
-class FusedAdam(GroupCounts, torch.optim.Optimizer):
+class FusedAdam(_OfPlugins, GroupCounts, torch.optim.Optimizer):
     """Adam as in ``colossalai.nn.optimizer.FusedAdam``; definition ``fused_adam.mlir``.
 
     ``state`` has ``exp_avg`` and ``exp_avg_sq``: float32, or float64 beside float64
@@ -153,7 +174,7 @@ class FusedAdam(GroupCounts, torch.optim.Optimizer):
         self._begin_fused(FusedAdam, locals())
 
 
-class Lamb(Peer, torch.optim.Optimizer):
+class Lamb(_OfPlugins, Peer, torch.optim.Optimizer):
     """LAMB as in ``colossalai.nn.optimizer.Lamb``; definition ``deepspeed_lamb.mlir``,
     without a clamp.
 
@@ -266,7 +287,7 @@ def get_galore_param_groups(
     ]
 
 
-class DistGaloreAwamW(GaLoreStep, torch.optim.Optimizer):
+class DistGaloreAwamW(_OfPlugins, GaLoreStep, torch.optim.Optimizer):
     """GaLore as in ``colossalai.nn.optimizer.DistGaloreAwamW``; definition
     ``galore_adamw.mlir``, with the Adam of bitsandbytes, whose eps is corrected for bias.
 

@@ -94,6 +94,7 @@ def from_config(
     notes = notes_of(said, model, params, world, features)
     with _cast(model, dtype):
         optimizer = make(own_groups, **features)
+        optimizer._told_of_masters = True  # there are those that the file asks for
         lr_scheduler = None if schedule is None else schedule(optimizer)
         tell(keys, notes)
     return Setup(

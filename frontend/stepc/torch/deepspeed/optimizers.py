@@ -1,6 +1,7 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Optimizers of DeepSpeed, with a compiled step."""
+"""Optimizers of DeepSpeed, with a compiled step. ``master=`` of each keeps the float32 that its
+engine keeps beside parameters of 16 bits; without it there is one warning."""
 
 from __future__ import annotations
 
@@ -8,11 +9,18 @@ import torch
 
 from ..binding.features import ClipByNorm, clips
 from ..binding.hypers import BETAS, named
+from ..optimizers.masters import OfMasters
 from ..optimizers.peer import Peer
 from ..optimizers.peer_adam import LastCounts, PeerAdam
 
 
-class FusedAdam(LastCounts, torch.optim.Optimizer):
+class _OfEngine(OfMasters):
+    """What the engine's masters, of its blocks ``fp16`` and ``bf16``, are beside."""
+
+    _keeper = "DeepSpeed's engine"
+
+
+class FusedAdam(_OfEngine, LastCounts, torch.optim.Optimizer):
     """Adam as in ``deepspeed.ops.adam.FusedAdam``; definition ``fused_adam.mlir``.
 
     ``state`` has ``step``, ``exp_avg`` and ``exp_avg_sq``: float32, or float64 beside
@@ -53,7 +61,7 @@ class FusedAdam(LastCounts, torch.optim.Optimizer):
         self._begin_fused(FusedAdam, locals())
 
 
-class DeepSpeedCPUAdam(PeerAdam, torch.optim.Optimizer):
+class DeepSpeedCPUAdam(_OfEngine, PeerAdam, torch.optim.Optimizer):
     """Adam as in ``deepspeed.ops.adam.DeepSpeedCPUAdam``; definition ``cpu_adam.mlir``.
 
     ``state`` has ``step``, ``exp_avg`` and ``exp_avg_sq``: float32, or float64 beside
@@ -101,7 +109,7 @@ class DeepSpeedCPUAdam(PeerAdam, torch.optim.Optimizer):
         self._begin(DeepSpeedCPUAdam, locals())
 
 
-class FusedLamb(Peer, torch.optim.Optimizer):
+class FusedLamb(_OfEngine, Peer, torch.optim.Optimizer):
     """LAMB as in ``deepspeed.ops.lamb.FusedLamb``; definition ``deepspeed_lamb.mlir``.
 
     You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76
