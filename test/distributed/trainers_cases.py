@@ -44,8 +44,16 @@ def as_launched():
 
     os.environ |= {"LOCAL_RANK": os.environ["RANK"], "MASTER_ADDR": "localhost"}
     os.environ |= {"MASTER_PORT": "0", "ACCELERATE_USE_CPU": "true"}
+    os.environ.pop("ACCELERATE_USE_FSDP", None)  # which Accelerate leaves behind
     for state in (AcceleratorState, GradientState, PartialState):
         state._reset_state()
+
+
+def sharded(net):
+    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("dp",))
+    for layer in (net.a, net.b, net):
+        fully_shard(layer, mesh=mesh)
+    return net
 
 
 def shared_folder():
@@ -60,21 +68,39 @@ def near(left, right, what):
         assert torch.allclose(a, b, rtol=1e-4, atol=1e-6), what
 
 
-def trained(folder, kind, resume=False, **given):
+def trained(folder, kind, resume=False, shards=False, net=None, **said):
     from transformers import Trainer, TrainingArguments
 
     as_launched()
     arguments = TrainingArguments(
         folder, max_steps=6, save_steps=3, per_device_train_batch_size=4, report_to=[],
         use_cpu=True, logging_strategy="no", disable_tqdm=True, seed=0, learning_rate=1e-2,
-        ddp_backend="gloo",
+        ddp_backend="gloo", **said,
     )  # fmt: skip
-    net = Net()
-    given = given or {"optimizer_cls_and_kwargs": (kind, {"lr": 1e-2})}
-    trainer = Trainer(net, arguments, train_dataset=rows(), **given)
+    net = net or Net()
+    given = {"optimizer_cls_and_kwargs": (kind, {"lr": 1e-2})}
+    kind_of_trainer = with_fsdp2(Trainer) if shards else Trainer
+    trainer = kind_of_trainer(net, arguments, train_dataset=rows(), **given)
     trainer.train(resume_from_checkpoint=resume)
     assert trainer.accelerator.num_processes == 4
     return trainer, net
+
+
+def with_fsdp2(trainer):
+    """A Trainer whose Accelerate takes FSDP2 for the processor, too. It does so on accelerators
+    alone, AcceleratorState.__init__ of 1.15: what the user has said is left out elsewhere."""
+
+    class OfProcessors(trainer):
+        def create_accelerator_and_postprocess(self):
+            from accelerate import DistributedType
+
+            super().create_accelerator_and_postprocess()
+            assert not self.is_fsdp_enabled  # else this class is of no use any more
+            state = self.accelerator.state
+            state.distributed_type, state.fsdp_plugin = DistributedType.FSDP, fsdp2()
+            self.is_fsdp_enabled = True
+
+    return OfProcessors
 
 
 @case
@@ -94,6 +120,50 @@ def the_trainer_over_ddp_resumes():
     _, again = trained(folder, st.AdamW, resume=f"{folder}/checkpoint-3")
     for a, b in zip(first.parameters(), again.parameters(), strict=True):
         same_bits(a, b, "after resuming")
+
+
+FSDP2 = {"shards": True, "fsdp": True, "fsdp_config": {"version": 2}}
+
+
+@case
+def the_trainer_over_fsdp2():
+    nets = {}
+    for name, kind in KINDS.items():
+        trainer, net = trained(shared_folder(), kind, **FSDP2)
+        assert all(hasattr(param, "full_tensor") for param in net.parameters())
+        nets[name] = [whole(param.detach()) for param in net.parameters()]
+    near(*nets.values(), "the trainer with FSDP2")
+    replicated = trained(shared_folder(), st.AdamW)[1].parameters()
+    near(nets["ours"], replicated, "beside DDP")
+
+
+@case
+def the_trainer_over_fsdp2_resumes():
+    """To the bit, from the shards that it saved after three steps."""
+    folder = shared_folder()
+    _, first = trained(folder, st.AdamW, **FSDP2)
+    assert os.path.isdir(f"{folder}/checkpoint-3/optimizer_0")
+    trainer, again = trained(folder, st.AdamW, resume=f"{folder}/checkpoint-3", **FSDP2)
+    for a, b in zip(first.parameters(), again.parameters(), strict=True):
+        same_bits(whole(a.detach()), whole(b.detach()), "after resuming")
+    (state, *_) = trainer.optimizer.optimizer.state.values()
+    assert float(state["step"]) == 6
+
+
+@case
+def the_trainer_with_a_model_that_is_sharded():
+    """By its caller, or by transformers' ``from_pretrained(distributed_config=...)``, which says so
+    by two attributes. The Trainer neither wraps it nor saves its optimizer; Accelerate is not
+    asked."""
+    nets = {}
+    for name, kind in KINDS.items():
+        net = sharded(Net())
+        net.is_distributed_loading_by_transformers = net._is_fsdp_managed_module = True
+        trainer, _ = trained(shared_folder(), kind, net=net, save_strategy="no")
+        assert trainer.model_wrapped is net
+        nets[name] = [whole(param.detach()) for param in net.parameters()]
+    near(*nets.values(), "the trainer with a sharded model")
+    near(nets["ours"], trained(shared_folder(), st.AdamW)[1].parameters(), "beside DDP")
 
 
 class Accelerated:
@@ -207,11 +277,7 @@ FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
 
 
 def run_of_titan(kind, steps, saved=None):
-    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("dp",))
-    net = Net()
-    for layer in (net.a, net.b):
-        fully_shard(layer, mesh=mesh)
-    fully_shard(net, mesh=mesh)
+    net = sharded(Net())
     container = OptimizersContainer([net], kind, lr=1e-2)
     if saved is not None:
         net.load_state_dict(saved[0])
