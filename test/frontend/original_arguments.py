@@ -97,7 +97,9 @@ SAID = [
         ("torch.optim", "LBFGS SparseAdam", "*", "none"),
         ("transformers", "LayerWiseDummyOptimizer", "*",
          "none needed: `fused_backward=True` of every class steps in the backward pass"),
-        ("lomo_optim", "Lomo", "loss_scale_args", "None by default, which is the same"),
+        ("lomo_optim", "Lomo", "loss_scale_args",
+         "not used: its dynamic scale for losses in float16 is `loss_scale=2.0**10` here, which "
+         "stays as it is"),
         # --- DeepSpeed
         ("deepspeed", "DeepSpeedCPUAdagrad DeepSpeedCPULion", "model_params", "`params`"),
         ("deepspeed", "DeepSpeedCPUAdagrad", "amsgrad", "none: ignored there"),

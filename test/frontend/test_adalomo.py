@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 from common import bits_equal
+from stepc import errors
 from stepc.torch.lomo import AdaLomo, Lomo
 
 
@@ -87,6 +88,56 @@ def test_dtypes(dtype):
     after = list(model.parameters())
     assert all(bool(p.isfinite().all()) for p in after)
     assert not any(p.equal(q) for p, q in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("norm", [None, 1e-4])
+@pytest.mark.parametrize(("kind", "lr"), [(Lomo, 2.0**11), (AdaLomo, 1e-2)])
+def test_float16_with_a_static_scale(kind, lr, norm):
+    """Beside float32 parameters of the same values: as near as gradients in float16 are. Without
+    the scale many of these, of a loss of 1e-5, would be 0."""
+    narrow, wide = make_model(torch.float16), make_model()
+    with torch.no_grad():
+        for p, q in zip(narrow.parameters(), wide.parameters(), strict=True):
+            q.copy_(p)
+    begin = [p.detach().clone() for p in wide.parameters()]
+    for model in (narrow, wide):
+        optimizer = kind(model, loss_scale=2.0**12, clip_grad_norm=norm)
+        for step in range(3):
+            loss = loss_of(model, step) * 2.0**-16
+            assert loss.dtype is next(model.parameters()).dtype
+            if norm is not None:
+                assert optimizer.grad_norm(loss) > norm
+            optimizer.fused_backward(loss, lr)
+    three = list(zip(narrow.parameters(), wide.parameters(), begin, strict=True))
+    moved = max((q - b).abs().max() for _, q, b in three)
+    assert moved > 0.02 and max((p.float() - q).abs().max() for p, q, _ in three) < 0.03 * moved
+
+
+def test_float16_of_lomo_optim(lomo_optim):
+    """Its AdaLomo has a static scale, too: the same steps, within float16's rounding."""
+    ours, theirs = make_model(torch.float16), make_model(torch.float16)
+    begin = [p.detach().clone() for p in ours.parameters()]
+    optimizer, other = AdaLomo(ours), lomo_optim.AdaLomo(theirs)
+    for step in range(3):
+        optimizer.fused_backward(loss_of(ours, step) * 2.0**-6, 1e-2)
+        other.fused_backward(loss_of(theirs, step) * 2.0**-6, 1e-2)
+    assert not any(map(torch.equal, ours.parameters(), begin))
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=2**-10, atol=2**-20)
+
+
+def test_float16_is_refused_without_a_scale_that_fits():
+    model = make_model(torch.float16)
+    before = [p.detach().clone() for p in model.parameters()]
+    for optimizer, words in (
+        (Lomo(model), "in which small gradients are 0: give loss_scale to the constructor"),
+        (Lomo(model, clip_grad_norm=1.0), "give loss_scale to the constructor"),
+        (AdaLomo(model, loss_scale=2.0**16), "loss_scale is 65536.0, expected at most 65504.0"),
+    ):
+        with pytest.raises((errors.TensorError, ValueError), match=words):
+            optimizer.fused_backward(loss_of(model, 0), 1e-3)
+    assert bits_equal(before, list(model.parameters()))
+    assert all(p.grad is None for p in model.parameters())
 
 
 def test_convolutions():

@@ -161,7 +161,8 @@ def test_arguments_of_lomo(kind):
     parameters = list(inspect.signature(kind).parameters.values())
     assert parameters[0].name == "model"
     own = [(p.name, p.default) for p in parameters if p.kind is p.KEYWORD_ONLY]
-    assert own == [("zero", None), ("timeout", None)]  # which the originals do not have
+    scale = [("loss_scale", None)] if kind is lomo.Lomo else []
+    assert own == [*scale, ("zero", None), ("timeout", None)]  # which the originals do not have
     assert [(p.name, p.default) for p in parameters[1 : -len(own)]] == LOMO[kind]
 
 

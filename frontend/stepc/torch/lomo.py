@@ -9,6 +9,10 @@ backward pass of its own::
 
     optimizer.grad_norm(loss)  # keeps the graph
     optimizer.fused_backward(loss, lr)
+
+With parameters or a loss in float16 both need a ``loss_scale``, which stays as it is: nothing is
+skipped, so that it has to be one without overflows (AdaLomo's is 2**10 by default, as there).
+lomo_optim's Lomo has a dynamic one for a loss in float16, and clips to a norm of 1 then.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ from .step.compiled import CompiledStep
 from .step.fused_backward import InBackward
 
 __all__ = ["AdaLomo", "Lomo"]
+
+_MOST = torch.finfo(torch.float16).max
 
 
 class _InManner(InBackward, CompiledStep, torch.optim.Optimizer):
@@ -110,11 +116,19 @@ class _InManner(InBackward, CompiledStep, torch.optim.Optimizer):
         self.clip_coef = None
 
     def _check_loss(self, loss: torch.Tensor) -> None:
-        if loss.dtype is torch.float16:
+        """TensorError for a loss in float16 without a scale, ValueError with one that it lacks."""
+        if loss.dtype is not torch.float16:
+            return
+        if self.loss_scale == 1.0:
             raise errors.TensorError(
-                "the loss has dtype torch.float16, which needs lomo_optim's own scaler; "
-                "supported are torch.float32, torch.bfloat16, torch.float64",
+                "the loss has dtype torch.float16, in which small gradients are 0: give loss_scale "
+                "to the constructor, 2**10 for example",
                 "STEPC_DTYPE_MISMATCH",
+            )
+        if self.loss_scale > _MOST:
+            raise ValueError(
+                f"loss_scale is {self.loss_scale}, expected at most {_MOST} with a loss of dtype "
+                "torch.float16"
             )
 
 
@@ -130,8 +144,8 @@ class Lomo(_InManner):
         clip_grad_norm: see the module; above 0.
         clip_grad_value: bound of the elements of gradients, before the norm's.
         weight_decay: decoupled, times ``lr``.
-        loss_scale_args: of lomo_optim's scaler for losses in float16, which are refused;
-            taken and not used.
+        loss_scale_args: of lomo_optim's dynamic scaler for losses in float16; taken and not used.
+        loss_scale: what the loss is multiplied by, and gradients divided by; for float16.
         zero, timeout: over ranks that have the same parameters, as of the other optimizers:
             gradients are averaged, and each rank steps its part. Both passes cross.
 
@@ -151,11 +165,13 @@ class Lomo(_InManner):
         weight_decay: float = 0.0,
         loss_scale_args: dict | None = None,
         *,
+        loss_scale: float | None = None,
         zero: Zero | None = None,
         timeout: datetime.timedelta | None = None,
     ) -> None:
-        defaults = keys_of(Lomo, locals(), ("model", "loss_scale_args", "zero", "timeout"))
-        super().__init__(model, defaults, None, zero=zero or 0, timeout=timeout)
+        others = ("model", "loss_scale_args", "loss_scale", "zero", "timeout")
+        defaults = keys_of(Lomo, locals(), others)
+        super().__init__(model, defaults, loss_scale, zero=zero or 0, timeout=timeout)
 
 
 class AdaLomo(_InManner):
