@@ -106,6 +106,41 @@ def test_universal_is_what_deepspeed_reads(tmp_path):
     assert other.optimizers[0].param_groups[1]["betas"] == (0.8, 0.9)
 
 
+@pytest.mark.parametrize(("kind", "count"), [
+    (st.AdamW, torch.Tensor), (st.deepspeed.FusedAdam, int),
+])  # fmt: skip
+def test_universal_is_what_stage_3_reads(tmp_path, kind, count):
+    """load_hp_checkpoint_state_from_checkpoint_dir_stage3, load_hp_checkpoint_state of stage3.py,
+    and what the engine calls a file for it."""
+    params = {name: torch.nn.Parameter(value) for name, value in values().items()}
+    optimizer = kind(params.items(), lr=0.01)
+    for seed in range(2):
+        for name, grad in values(seed=seed + 1).items():
+            params[name].grad = grad
+        optimizer.step()
+    ck.save(optimizer, tmp_path / "universal", "universal")
+    folder = tmp_path / "universal" / (tmp_path / "universal" / "latest_universal").read_text()
+    files = [torch.load(folder / name, weights_only=True) for name in (
+        "mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_model_states.pt",
+    )]  # fmt: skip
+    assert files[0] == files[1] and files[0]["dp_world_size"] == 1
+    saved = torch.load(folder / "zero" / "optimizer_state.pt", weights_only=True)
+    step = saved["optimizer_state_dict"]["state"][0]["step"]
+    assert step == 2 and type(step) is count
+    group = saved["optimizer_state_dict"]["param_groups"][0]
+    assert group["lr"] == 0.01 and group == saved["param_groups"][0]
+    world, rank = 3, 1
+    for name, param in params.items():
+        state = optimizer.state[param]
+        for key, whole in (("fp32", param.detach()), ("exp_avg", state["exp_avg"]),
+                           ("exp_avg_sq", state["exp_avg_sq"])):  # fmt: skip
+            flat = torch.load(folder / "zero" / name / f"{key}.pt", weights_only=True)["param"]
+            flat, share = flat.view(-1), -(-whole.numel() // world)
+            flat = torch.cat([flat, torch.zeros(world * share - flat.numel())])
+            part = whole.reshape(-1)[rank * share : (rank + 1) * share]
+            assert torch.equal(flat[rank * share :][:share][: part.numel()], part)
+
+
 def test_universal_of_stage_3(tmp_path):
     """Bare tensors, counts in Python, names of groups in the file of a rank."""
     made, zero = values(), tmp_path / "zero"

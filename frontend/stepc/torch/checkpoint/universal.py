@@ -118,8 +118,8 @@ def _groups(folder: str, path: str, names: list[str]) -> list[dict]:
 
 
 def write(checkpoint: Checkpoint, path: str, each=lambda _: None) -> None:
-    """What DeepSpeed's ZeRO 1 and 2 load with ``load_universal_checkpoint``: the float32 of every
-    parameter has to be there. The model's buffers and the schedule are not in it."""
+    """What DeepSpeed's ZeRO 1, 2 and 3 load with ``load_universal_checkpoint``: the float32 of
+    every parameter has to be there. The model's buffers and the schedule are not in it."""
     lacks = [name for name in checkpoint.names if name not in checkpoint.parameters]
     if not checkpoint.named or lacks:
         of = f"'{lacks[0]}'" if lacks and checkpoint.named else "any parameter"
@@ -148,19 +148,25 @@ def write(checkpoint: Checkpoint, path: str, each=lambda _: None) -> None:
                 if state == "step" and _counts_in_python(checkpoint, name):
                     whole = int(stored.read())
                 write_archive(os.path.join(own, f"{state}.pt"), whole, each)
+        packed = _packed(checkpoint)
         write_archive(os.path.join(folder, "zero", _GROUPS), {
-            "param_groups": _packed(checkpoint), "ds_version": _DS_VERSION, "overflow": False,
+            "param_groups": packed, "ds_version": _DS_VERSION, "overflow": False,
             "zero_stage": 2, "partition_count": 1,
+            # Where stage 3 looks for both; a count is of all its parameters there.
+            "optimizer_state_dict": {
+                "state": {0: {"step": _count_of_all(checkpoint, step)}}, "param_groups": packed,
+            },
         })  # fmt: skip
         shapes = [
             {name: torch.Size(checkpoint.parameters[name].shape) for name in group["params"]}
             for group in checkpoint.groups
         ]
         info = {"universal_checkpoint_version": _VERSION}
-        write_archive(os.path.join(folder, _MODEL[0]), {
-            **_OF_ENGINE, "param_shapes": shapes, "global_steps": step, "ds_version": _DS_VERSION,
-            "universal_checkpoint_info": info,
-        })  # fmt: skip
+        for name in _MODEL:  # as stages 1 and 2 call it, and stage 3
+            write_archive(os.path.join(folder, name), {
+                **_OF_ENGINE, "param_shapes": shapes, "global_steps": step,
+                "ds_version": _DS_VERSION, "universal_checkpoint_info": info,
+            })  # fmt: skip
         with open(os.path.join(beside, _LATEST), "w", encoding="utf-8") as file:
             file.write(tag)
 
@@ -178,6 +184,14 @@ def _is_component(name: object) -> bool:
 def _step(checkpoint: Checkpoint, name: str) -> int:
     stored = checkpoint.states.get(name, {}).get("step")
     return int(stored.read()) if stored is not None else 0
+
+
+def _count_of_all(checkpoint: Checkpoint, step: int) -> int | Stored:
+    """The largest, as the optimizer counts."""
+    if any(_counts_in_python(checkpoint, name) for name in checkpoint.names):
+        return step
+    own = (name for name in checkpoint.names if _step(checkpoint, name) == step)
+    return checkpoint.states.get(next(own, ""), {}).get("step", step)
 
 
 def _counts_in_python(checkpoint: Checkpoint, name: str) -> bool:
