@@ -273,5 +273,42 @@ def the_arguments_of_colossalai():
     ]  # fmt: skip
 
 
+@case
+def arguments_of_plugins():
+    """``configure`` with ZeRO of both stages, and over the replicas of a mesh, beside the same
+    arguments written by hand; what ranks must be told is refused."""
+    replicas = init_device_mesh("cpu", (2, 2), mesh_dim_names=("tp", "dp"))["dp"].get_group()
+    made, grads = named_values(SHAPES, 4, 2)
+    for plugin, key, more, group in (
+        ("LowLevelZeroPlugin", "stage", {}, None),
+        ("HybridParallelPlugin", "zero_stage", {"tp_size": 2}, replicas),
+    ):
+        for stage in (1, 2):
+            said = {key: stage, "precision": "bf16", "max_norm": 1.0, **more}
+            zero = st.Zero(stage, gradients="local", process_group=group)
+            found = []
+            for given in (
+                st.colossal.configure(plugin, process_group=group, **said),
+                {"master": "remainder", "clip": st.ClipByNorm(1.0), "zero": zero},
+            ):
+                params = {n: torch.nn.Parameter(v.bfloat16()) for n, v in made.items()}
+                optimizer = st.colossal.HybridAdam(params.items(), lr=0.1, **given)
+                assert optimizer._zero.stage == stage
+                for ranks in grads:
+                    own = ranks[dist.get_rank()]
+                    sum((p * own[n].bfloat16()).sum() for n, p in params.items()).backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+                found.append(params)
+            for name, param in found[0].items():
+                same_bits(param, found[1][name], f"{plugin}, stage {stage}: {name}")
+    words = "tp_size is 2, and process_group is None, expected that of the replicas"
+    refused(
+        words,
+        lambda: st.colossal.configure("HybridParallelPlugin", tp_size=2, pp_size=1, zero_stage=1),
+        ValueError,
+    )
+
+
 if __name__ == "__main__":
     main()

@@ -13,6 +13,7 @@ import pytest
 import stepc.torch
 import torch
 from original_arguments import MODULES, OTHERS, SAID, Said
+from stepc.torch import colossal_plugins
 
 RECORDED = json.loads(Path(__file__).with_name("original_signatures.json").read_text())
 INSTALLED = {"transformers": "transformers.optimization"}  # where another module has them
@@ -29,8 +30,8 @@ def arguments_of(function, first=0):
 def signatures(library):
     """Of the classes and their ``step``: arguments by name, and theirs with defaults."""
     if library in RECORDED:
-        found = RECORDED[library]["signatures"]
-        return {n: {a[0]: (*a, REQUIRED)[1] for a in args} for n, args in found.items()}
+        own = ((n, a) for n, a in RECORDED[library]["signatures"].items() if "Plugin" not in n)
+        return {n: {a[0]: (*a, REQUIRED)[1] for a in args} for n, args in own}
     module = pytest.importorskip(INSTALLED.get(library, library))
     found = {}
     for name, kind in vars(module).items():
@@ -124,6 +125,16 @@ def test_a_new_argument_or_class_is_found():
     ]  # fmt: skip
     assert not any(said_of("deepspeed", *pair) for pair in found)
     assert plain([1, 0.5]) == plain((1.0, 0.5)) and plain(1) != plain(True)
+
+
+def test_every_argument_of_colossals_plugins():
+    """Those of ``configure``, by name and default; sizes of parallelism have one here."""
+    recorded = RECORDED["colossalai"]["signatures"]
+    assert {name for name in recorded if "Plugin" in name} == set(colossal_plugins.PLUGINS)
+    for plugin in colossal_plugins.PLUGINS:
+        theirs = {a[0]: (*a, 1)[1] for a in recorded[plugin]}
+        ours = colossal_plugins.defaults_of(plugin)
+        assert {n: plain(v) for n, v in theirs.items()} == {n: plain(v) for n, v in ours.items()}
 
 
 # --- What Hugging Face's Trainer makes ------------------------------------------------------------

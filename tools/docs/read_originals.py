@@ -33,6 +33,8 @@ SOURCES = {
         "colossalai/nn/optimizer/*.py": "* get_galore_param_groups",
         "colossalai/nn/lr_scheduler/*.py": "*",
         "colossalai/amp/naive_amp/grad_scaler/dynamic_grad_scaler.py": "*",
+        "colossalai/booster/plugin/*_plugin.py": "LowLevelZeroPlugin GeminiPlugin "
+        "HybridParallelPlugin MoeHybridParallelPlugin TorchDDPPlugin",
     },
     "bitsandbytes": {"bitsandbytes/optim/*.py": "*"},
     "torchao": {"torchao/optim/adam.py": "*", "torchao/optim/cpu_offload.py": "*"},

@@ -17,10 +17,10 @@ import tempfile
 import torch
 
 from . import apex, came
-from .binding.features import DynamicLossScale
 from .binding.hypers import BETAS, named
 from .binding.placement import Place
 from .bitsandbytes.bits import OF_BITS, settings_of, tell_of_pages, with_bits
+from .colossal_plugins import DynamicGradScaler, configure
 from .optimizers import hf_adafactor
 from .optimizers.checks import check_betas
 from .optimizers.galore import GaLoreStep
@@ -41,6 +41,7 @@ __all__ = [
     "FusedLAMB",
     "HybridAdam",
     "Lamb",
+    "configure",
     "get_galore_param_groups",
 ]
 
@@ -350,95 +351,3 @@ class DistGaloreAwamW(_OfPlugins, GaLoreStep, torch.optim.Optimizer):
         self._begin(DistGaloreAwamW, {**locals(), **settings, "features": of_bits})
         if is_paged:
             tell_of_pages(type(self).__name__)
-
-
-_INITIAL_SCALES = {
-    "LowLevelZeroPlugin": 2.0**32,
-    "GeminiPlugin": 2.0**16,
-    "HybridParallelPlugin": 2.0**16,
-    "MoeHybridParallelPlugin": 2.0**16,
-}
-
-
-class DynamicGradScaler(DynamicLossScale):
-    """The loss scale of ``colossalai.amp.naive_amp.grad_scaler.DynamicGradScaler``, for
-    the argument ``loss_scale`` of an optimizer.
-
-    From the ``hysteresis``-th overflow on the scale is multiplied by ``backoff_factor``,
-    down to ``min_scale``; after ``growth_interval`` steps in a row that were made, by
-    ``growth_factor``, up to ``max_scale``, and overflows are counted anew. Gradients are
-    divided by the scale that the loss had (ColossalAI changes it before).
-
-    Raises ValueError for numbers out of range.
-    """
-
-    _fragment = "colossal_scaler"
-    _hypers = {
-        "growth_factor": "growth_factor",
-        "backoff_factor": "backoff_factor",
-        "growth_interval": "growth_interval",
-        "min_scale": "_least",
-        "max_scale": "_most",
-        "hysteresis": "hysteresis",
-    }
-    _scalars = {"scale": "initial_scale"}
-
-    def __init__(
-        self,
-        initial_scale: float = 2.0**16,
-        growth_factor: float = 2.0,
-        backoff_factor: float = 0.5,
-        growth_interval: int = 1000,
-        min_scale: float | None = None,
-        max_scale: float | None = None,
-        hysteresis: int = 2,
-    ):
-        self._set_numbers(
-            initial_scale=initial_scale,
-            growth_factor=growth_factor,
-            backoff_factor=backoff_factor,
-            growth_interval=growth_interval,
-            hysteresis=hysteresis,
-        )
-        if not growth_factor > 1:
-            raise ValueError(f"growth_factor is {growth_factor}, expected more than 1")
-        if not backoff_factor < 1:
-            raise ValueError(f"backoff_factor is {backoff_factor}, expected less than 1")
-        self.min_scale = min_scale
-        self.max_scale = max_scale
-        if not self._least <= initial_scale <= self._most:
-            raise ValueError(
-                f"initial_scale is {initial_scale}, expected one from min_scale {min_scale} "
-                f"to max_scale {max_scale}"
-            )
-
-    @classmethod
-    def of_plugin(
-        cls,
-        plugin: str,
-        *,
-        initial_scale: float | None = None,
-        min_scale: float | None = 1,
-        growth_factor: float = 2,
-        backoff_factor: float = 0.5,
-        growth_interval: int = 1000,
-        hysteresis: int = 2,
-        max_scale: float | None = 2**32,
-    ) -> DynamicGradScaler:
-        """With the arguments and the defaults of a booster plugin, as "LowLevelZeroPlugin",
-        "GeminiPlugin", "HybridParallelPlugin" or "MoeHybridParallelPlugin". They bound the scale
-        from 1 to 2**32; the first begins at 2**32, the others at 2**16. ValueError for another
-        plugin and for numbers out of range."""
-        if plugin not in _INITIAL_SCALES:
-            raise ValueError(f"plugin is {plugin!r}, expected {', '.join(_INITIAL_SCALES)}")
-        first = _INITIAL_SCALES[plugin] if initial_scale is None else initial_scale
-        own = (first, growth_factor, backoff_factor, growth_interval, min_scale, max_scale)
-        return cls(*own, hysteresis)
-
-    @property
-    def _least(self) -> float:
-        return self.min_scale or 0.0
-
-    @property
-    def _most(self) -> float:
-        return self.max_scale or math.inf
