@@ -3,6 +3,8 @@
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -10,21 +12,34 @@ from torch.nn import functional
 LAYERS, WIDTH, HEADS, LENGTH, VOCABULARY = 4, 256, 4, 128, 256
 
 
+@dataclass(frozen=True)
+class Shape:
+    """Of a model. ``tied``: whether the output is the embedding."""
+
+    layers: int = LAYERS
+    width: int = WIDTH
+    heads: int = HEADS
+    length: int = LENGTH
+    vocabulary: int = VOCABULARY
+    tied: bool = True
+
+
 class Block(nn.Module):
-    def __init__(self):
+    def __init__(self, width, heads):
         super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
-        self.out = nn.Linear(WIDTH, WIDTH)
-        self.up = nn.Linear(WIDTH, 4 * WIDTH)
-        self.down = nn.Linear(4 * WIDTH, WIDTH)
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
 
     def attend(self, x):
-        rows, length, _ = x.shape
-        heads = self.qkv(x).view(rows, length, 3, HEADS, WIDTH // HEADS)
+        rows, length, width = x.shape
+        heads = self.qkv(x).view(rows, length, 3, self.heads, width // self.heads)
         query, key, value = heads.permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        return self.out(mixed.transpose(1, 2).reshape(rows, length, WIDTH))
+        return self.out(mixed.transpose(1, 2).reshape(rows, length, width))
 
     def forward(self, x):
         x = x + self.attend(self.norm1(x))
@@ -32,26 +47,31 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self):
+    def __init__(self, shape):
         super().__init__()
-        self.tokens = nn.Embedding(VOCABULARY, WIDTH)
-        self.positions = nn.Embedding(LENGTH, WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
-        self.norm = nn.LayerNorm(WIDTH)
+        self.tokens = nn.Embedding(shape.vocabulary, shape.width)
+        self.positions = nn.Embedding(shape.length, shape.width)
+        self.blocks = nn.ModuleList(Block(shape.width, shape.heads) for _ in range(shape.layers))
+        self.norm = nn.LayerNorm(shape.width)
+        self.head = None if shape.tied else nn.Linear(shape.width, shape.vocabulary, bias=False)
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 deep = name.endswith(("out.weight", "down.weight"))
-                nn.init.normal_(parameter, std=0.02 / (2 * LAYERS) ** 0.5 if deep else 0.02)
+                nn.init.normal_(parameter, std=0.02 / (2 * shape.layers) ** 0.5 if deep else 0.02)
 
     def forward(self, inputs, targets):
-        """The mean loss in nats a byte."""
+        """The mean loss in nats a token, which of the demo is a byte."""
         x = self.tokens(inputs) + self.positions.weight[: inputs.shape[1]]
         for block in self.blocks:
             x = block(x)
-        logits = functional.linear(self.norm(x), self.tokens.weight)
+        weight = self.tokens.weight if self.head is None else self.head.weight
+        logits = functional.linear(self.norm(x), weight)
         return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def make(seed):
+DEMO = Shape()
+
+
+def make(seed, shape=DEMO):
     torch.manual_seed(seed)
-    return GPT()
+    return GPT(shape)

@@ -47,10 +47,10 @@ def learning_rate(step, steps):
 class Run:
     """One model with its optimizer. All runs begin at the same parameters."""
 
-    def __init__(self, make_optimizer, rows):
-        self.gpt = model.make(SEED)
+    def __init__(self, make_optimizer, rows, shape):
+        self.gpt = model.make(SEED, shape)
         self.optimizer = make_optimizer(self.gpt.parameters())
-        self.rows = rows
+        self.rows, self.length = rows, shape.length
         self.losses, self.step_seconds = [], []
 
     def step(self, inputs, targets, lr):
@@ -69,22 +69,22 @@ class Run:
         generator = torch.Generator().manual_seed(SEED + 1)
         total = 0.0
         for _ in range(batches):
-            total += self.gpt(*corpus.batch(data, self.rows, model.LENGTH, generator)).item()
+            total += self.gpt(*corpus.batch(data, self.rows, self.length, generator)).item()
         return total / batches
 
 
-def train(makers, data, held_out, steps, rows):
+def train(makers, data, held_out, steps, rows, shape=model.DEMO):
     """Trains one model for each maker of an optimizer, on the same batches.
 
     The runs go step by step beside each other, in turns first: whatever else the
     machine does falls on all of them. Returns what each was like, by title.
     """
-    runs = {title: Run(make, rows) for title, make in makers.items()}
+    runs = {title: Run(make, rows, shape) for title, make in makers.items()}
     before = {title: run.held_out_loss(held_out) for title, run in runs.items()}
     generator = torch.Generator().manual_seed(SEED)
     bar, order = ProgressBar("training", steps), list(runs.values())
     for step in range(steps):
-        pieces = corpus.batch(data, rows, model.LENGTH, generator)
+        pieces = corpus.batch(data, rows, shape.length, generator)
         for run in order:
             run.step(*pieces, learning_rate(step, steps))
         order.reverse()
