@@ -17,7 +17,8 @@ from collections.abc import Callable
 
 import torch
 
-from .form import Stored
+from ..step.codes_of_others import KINDS
+from .form import Stored, is_shape
 
 # Classes of which objects are kept as what was saved of them; nothing of these is imported.
 _INERT = ("deepspeed.", "megatron.", "torch.distributed.checkpoint.", "argparse.Namespace",
@@ -110,15 +111,59 @@ def _tensor(storage, offset, shape, stride, _requires=False, _hooks=None, bits=N
     )  # fmt: skip
 
 
+def _tensor_by_dtype(storage, offset, shape, stride, _requires, _hooks, dtype, _meta=None):
+    """Of a dtype that has no storage of its own. Floats of 8 bits are read as float32."""
+    if dtype not in _FLOATS_OF_8_BITS:
+        raise RefusedError(f"has a tensor of {dtype if type(dtype) is torch.dtype else 'no dtype'}")
+    made = _tensor(storage, offset, shape, stride)
+    if made.dtype is not torch.uint8:
+        raise RefusedError(f"has a tensor of {dtype} in a storage of {made.dtype}")
+    return Stored(made.shape, torch.float32, lambda b, e: made.elements(b, e).view(dtype).float())
+
+
+_FLOATS_OF_8_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
+
+
 def _data(data, *_):
     return data
 
 
-def _of_type(rebuild, _type, args, _state) -> object:
+def _wrapper(*_):
+    raise RefusedError("has a tensor of a subclass")
+
+
+def _of_torchao(kind, shape, fields) -> Stored:
+    """An optimizer's state, whose class is not imported: what its codes stand for."""
+    if not is_shape(shape) or not isinstance(fields, dict):
+        raise RefusedError(f"has a state of torchao's of shape {shape!r}")
+    parts = [fields.get(name) for name in kind.fields]
+    missing = next((n for n, p in zip(kind.fields, parts, strict=True) if type(p) is not Stored), 0)
+    if missing:
+        raise RefusedError(f"has a state of torchao's without '{missing}'")
+    codes = torch.uint8 if kind.table else torch.float32
+    if [own.dtype for own in parts] != [codes, *[torch.float32] * (len(parts) - 1)]:
+        raise RefusedError(f"has a state of torchao's with codes of {parts[0].dtype}")
+    try:
+        kind.refuse(shape, parts)
+    except ValueError as error:
+        raise RefusedError(f"has a state of torchao's of {error}") from None
+    return Stored.made(
+        shape, torch.float32, lambda: kind.decode(shape, *[own.read() for own in parts])
+    )
+
+
+def _of_type(rebuild, of, args, state) -> object:
+    kind = KINDS.get(of.of) if isinstance(of, type) and issubclass(of, Inert) else None
+    if kind and isinstance(rebuild, _Function) and rebuild.call is _wrapper:
+        return _of_torchao(kind, _at(args, 2), state)
     is_tensor = isinstance(rebuild, _Function) and rebuild.call in (_tensor, _data)
     if not is_tensor or not isinstance(args, tuple):
         raise RefusedError("has a tensor of a subclass")
     return rebuild.call(*args)
+
+
+def _at(args, place: int):
+    return args[place] if isinstance(args, tuple) and len(args) > place else None
 
 
 def _object(cls, *_) -> Inert:
@@ -173,6 +218,8 @@ def _size(extents=()) -> tuple:
 _FUNCTIONS = {
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_tensor": _tensor,
+    "torch._utils._rebuild_tensor_v3": _tensor_by_dtype,
+    "torch._utils._rebuild_wrapper_subclass": _wrapper,
     "torch._utils._rebuild_parameter": _data,
     "torch._utils._rebuild_parameter_with_state": _data,
     "torch._tensor._rebuild_from_type_v2": _of_type,
@@ -195,8 +242,6 @@ _HINTS = {
     "stepc.torch.ranks.state_parts._restored": "a part that one rank has; full_state_dict() makes "
     "whole states",
     "torch.distributed.tensor._api.DTensor": "a DTensor; full_state_dict() and "
-    "torch.distributed.checkpoint save it so that it is read anywhere",
-    "torch._utils._rebuild_wrapper_subclass": "a DTensor; full_state_dict() and "
     "torch.distributed.checkpoint save it so that it is read anywhere",
 }
 
@@ -239,7 +284,7 @@ class Reader(pickle._Unpickler):
                 return _DTYPES[name]
             if name in STORAGES:
                 return STORAGES[name]
-        if full.startswith(_INERT) and full not in _HINTS:
+        if full in KINDS or (full.startswith(_INERT) and full not in _HINTS):
             if full not in self._kinds:
                 self._kinds[full] = type("Inert", (Inert,), {"of": full})
             return self._kinds[full]

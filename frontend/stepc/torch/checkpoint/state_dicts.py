@@ -11,6 +11,14 @@ import torch
 from ..._describe import SCALE
 from ...errors import CheckpointError
 from ..bitsandbytes.saved import CODED, WRAPPED, decoded_codes
+from ..step.codes_of_others import (
+    CODES,
+    SCALES,
+    coded_names,
+    corrected,
+    decoded_groups,
+    refuse_groups,
+)
 from ..step.saved_codes import decode_state
 from .archives import reading
 from .form import Checkpoint, Stored
@@ -123,7 +131,8 @@ def from_state_dict(tree: dict, path: str, layout: str) -> Checkpoint:
     """What a state_dict with :class:`Stored` for tensors is. Parameters have the names of
     ``param_names``, or those that ``params`` itself has, or else numbers.
 
-    States that Stepc or bitsandbytes keeps as codes are decoded when they are read.
+    States that are kept as codes, by Stepc, bitsandbytes, torchao or FlashOptim, are decoded when
+    they are read.
     """
     saved, states = tree["param_groups"], tree["state"]
     if not isinstance(saved, list) or not isinstance(states, dict):
@@ -172,7 +181,25 @@ def _states(own, name: str, path: str) -> dict[str, Stored]:
             )  # fmt: skip
     for key in [key for key in found if f"{key}{SCALE}" in found]:
         found[key] = _decoded(found[key], found.pop(f"{key}{SCALE}"), path)
+    for key in list(coded_names(found)):
+        found[key] = _of_flashoptim(found, key, name, path)
     return _of_bitsandbytes(found, name, path)
+
+
+def _of_flashoptim(found: dict[str, Stored], key: str, name: str, path: str) -> Stored:
+    codes, scales = found.pop(f"{key}{CODES}"), found.pop(f"{key}{SCALES}", None)
+    if scales is None:
+        raise CheckpointError(path, f"has state '{key}' of '{name}' as codes without scales")
+    try:
+        refuse_groups(codes, scales)
+    except ValueError as error:
+        raise CheckpointError(path, f"has state '{key}' of '{name}' as {error}") from None
+
+    def decode():
+        with reading(path):
+            return decoded_groups(codes.read(), scales.read())
+
+    return Stored.made(codes.shape, torch.float32, decode)
 
 
 def _decoded(codes: Stored, scales: Stored, path: str) -> Stored:
@@ -227,6 +254,27 @@ def add_parameters(made: Checkpoint, tree: dict) -> None:
             made.parameters[name] = own.pop("master")
         elif "remainder" in own and value is not None and value.dtype is torch.bfloat16:
             made.parameters[name] = _joined(value, own.pop("remainder"), name, made.path)
+        elif "error_bits" in own and value is not None and value.dtype in _NARROW:
+            width = next(g.get("master_bytewidth") for g in made.groups if name in g["params"])
+            made.parameters[name] = _corrected(value, own.pop("error_bits"), width, name, made.path)
+
+
+_NARROW = (torch.bfloat16, torch.float16)
+
+
+def _corrected(value: Stored, errors: Stored, width, name: str, path: str) -> Stored:
+    """The float32 that FlashOptim keeps behind a parameter of 16 bits."""
+    kinds = {3: (torch.int8, value.dtype), 4: (torch.int16, value.dtype)}.get(width, ())
+    if errors.shape != value.shape or errors.dtype not in kinds:
+        raise CheckpointError(
+            path, f"has error bits of '{name}' of shape {errors.shape} and {errors.dtype}, for "
+            f"parameters of {width} bytes"
+        )  # fmt: skip
+
+    def elements(begin: int, end: int) -> torch.Tensor:
+        return corrected(value.elements(begin, end), errors.elements(begin, end), width)
+
+    return Stored(value.shape, torch.float32, elements)
 
 
 def _parameters(made: Checkpoint, tree: dict) -> dict[str, Stored]:

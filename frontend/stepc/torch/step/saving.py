@@ -20,6 +20,7 @@ from ..tensors.callers import level_of_caller
 from ..tensors.members import label_of
 from ..tensors.patterns import with_views
 from ..tensors.stored import StoredState, copied, in_memory
+from .codes_of_others import in_floats
 from .modes import outside
 from .saved_codes import decoded
 
@@ -110,7 +111,8 @@ class Saving:
 
     @torch._disable_dynamo
     def load_state_dict(self, state_dict: dict) -> None:
-        """Loads the optimizer state, also one of the original class of this name.
+        """Loads the optimizer state, also one of the original class of this name, and one that
+        torchao or FlashOptim saved as codes, which are decoded exactly.
 
         States keep the dtype that the definition declares for them (torch casts
         them to the parameter's, which costs a bfloat16 parameter the low half of
@@ -122,6 +124,7 @@ class Saving:
             result = hook(self, state_dict)
             if result is not None:
                 state_dict = result
+        state_dict = in_floats(state_dict, self.param_groups)
         self._check_saved(state_dict)
         self._check_parts(state_dict)
         self._check_masters(state_dict)
