@@ -80,7 +80,7 @@ def test_refused_arguments(kwargs, words):
 @pytest.mark.parametrize(
     ("kwargs", "words"),
     [
-        ({"nbits": 32, "percentile_clipping": 5}, "percentile_clipping is 5, expected 100"),
+        ({"nbits": 32, "percentile_clipping": -1}, "percentile_clipping is -1, expected a whole"),
         ({"block_wise": False}, "block_wise is False, expected True"),
         ({"min_8bit_size": 1}, "min_8bit_size is 1, expected 4096"),
         ({"nbits": 32, "args": {}}, "args is {}, expected None or an object with optim_bits"),

@@ -20,6 +20,7 @@ from . import apex, came
 from .binding.hypers import BETAS, named
 from .binding.placement import Place
 from .bitsandbytes.bits import OF_BITS, settings_of, tell_of_pages, with_bits
+from .bitsandbytes.percentile import PercentileClipping
 from .colossal_plugins import DynamicGradScaler, configure
 from .optimizers import hf_adafactor
 from .optimizers.checks import check_betas
@@ -288,7 +289,7 @@ def get_galore_param_groups(
     ]
 
 
-class DistGaloreAwamW(_OfPlugins, GaLoreStep, torch.optim.Optimizer):
+class DistGaloreAwamW(_OfPlugins, PercentileClipping, GaLoreStep, torch.optim.Optimizer):
     """GaLore as in ``colossalai.nn.optimizer.DistGaloreAwamW``; definition
     ``galore_adamw.mlir``, with the Adam of bitsandbytes, whose eps is corrected for bias.
 
@@ -307,14 +308,15 @@ class DistGaloreAwamW(_OfPlugins, GaLoreStep, torch.optim.Optimizer):
             with ``state_dtype="q8"``, where they have at least 4096 elements: of a matrix with
             a rank they are of its projected gradient. The projection is float32.
         min_8bit_size: must be 4096 with ``nbits=8``.
-        percentile_clipping: must be 100: no gradient is clipped by those before.
+        percentile_clipping: as for :class:`stepc.torch.bitsandbytes.Adam`; the norm is the
+            gradient's, where ColossalAI takes that of the projected gradient.
         block_wise: must be True.
         is_paged: makes no difference, which is said once: states stay in memory.
         args: as for :class:`stepc.torch.bitsandbytes.Adam`.
         features: what every class takes, see :class:`stepc.torch.Optimizer`; with ``nbits=8``
             not ``state_dtype``.
 
-    Raises ValueError for another ``min_8bit_size``, ``percentile_clipping`` or ``block_wise``,
+    Raises ValueError for another ``min_8bit_size`` or ``block_wise``,
     and for values out of range; NotImplementedError for another ``nbits``.
     """
 
@@ -327,7 +329,7 @@ class DistGaloreAwamW(_OfPlugins, GaLoreStep, torch.optim.Optimizer):
     }
 
     _attributes = ("nbits", "is_paged")
-    _not_keys = ("nbits", "min_8bit_size", "is_paged", "args")
+    _not_keys = ("nbits", "min_8bit_size", "is_paged", "args", "percentile_clipping")
     _only = OF_BITS
 
     def __init__(
@@ -348,6 +350,7 @@ class DistGaloreAwamW(_OfPlugins, GaLoreStep, torch.optim.Optimizer):
         settings = settings_of(locals(), nbits)
         self.nbits, self.is_paged = settings["optim_bits"], bool(is_paged)
         of_bits = with_bits(features, self.nbits, ("exp_avg", "exp_avg_sq"))
+        self._set_percentile(settings["percentile_clipping"], features)
         self._begin(DistGaloreAwamW, {**locals(), **settings, "features": of_bits})
         if is_paged:
             tell_of_pages(type(self).__name__)

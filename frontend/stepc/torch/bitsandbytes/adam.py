@@ -43,7 +43,10 @@ class Adam(OfBits, torch.optim.Optimizer):
             ``skip_zeros`` (False), in place of arguments.
         min_8bit_size: must be 4096 with ``optim_bits=8``.
         is_paged: makes no difference, which is said once: states stay in memory.
-        percentile_clipping: must be 100, which clips nothing; an argument before 0.50.
+        percentile_clipping: below 100 a parameter's gradient is made no longer than so many of
+            its last 100 gradients were, in percent; an argument before 0.50. Not with
+            ``loss_scale``, ``accumulation_steps``, ``fused_backward``, ``static_grads``,
+            ``layouts`` and ``zero`` with local gradients.
         block_wise: must be True; likewise.
         features: what every class takes, see :class:`stepc.torch.Optimizer`; with
             ``optim_bits=8`` not ``state_dtype``.

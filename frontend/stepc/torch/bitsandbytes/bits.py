@@ -16,6 +16,7 @@ from ..binding.precision import Q8
 from ..optimizers.checks import check_betas, check_lr
 from ..optimizers.peer import Peer, not_negative
 from ..tensors.callers import level_of_caller
+from .percentile import PercentileClipping
 from .saved import read_states
 
 _LEAST = 4096  # elements of a parameter whose states are codes, of the runtime (docs/states.md)
@@ -26,7 +27,6 @@ _OF_OLD = ("percentile_clipping", "block_wise")  # and that it had before 0.50
 OF_BITS = {
     "max_unorm": (0.0, "norms of updates are not bounded"),
     "skip_zeros": (False, "elements whose gradient is 0 are stepped too"),
-    "percentile_clipping": (100, "clip=stepc.torch.ClipByNorm(max_norm) bounds the norm"),
     "block_wise": (True, "each block of a state has a scale"),
 }
 
@@ -101,7 +101,7 @@ def constructor(of: type, *, without: tuple[str, ...] = (), **defaults) -> Calla
     return __init__
 
 
-class OfBits(Peer):
+class OfBits(PercentileClipping, Peer):
     """Mix-in before ``torch.optim.Optimizer``.
 
     ``_bits``: those that the class's name says, None where ``optim_bits`` says it;
@@ -114,7 +114,9 @@ class OfBits(Peer):
     _named_bits = 32
     _paged = False
     _of_theirs: dict[str, str] = {}
-    _not_keys = ("optim_bits", "args", "min_8bit_size", "is_paged", "amsgrad")
+    _not_keys = (
+        "optim_bits", "args", "min_8bit_size", "is_paged", "amsgrad", "percentile_clipping"
+    )  # fmt: skip
     _only = OF_BITS
     _ranges = {
         "lr": check_lr,
@@ -138,6 +140,7 @@ class OfBits(Peer):
         self.optim_bits = settings["optim_bits"]
         self.is_paged = self._paged or bool(arguments.get("is_paged", False))
         features = with_bits(arguments["features"], self.optim_bits)
+        self._set_percentile(settings["percentile_clipping"], features)
         self._begin(kind, {**arguments, **settings, "features": features}, **more)
         if self.is_paged:
             tell_of_pages(name)

@@ -18,9 +18,9 @@ from ..tensors.members import named_parameters
 WRAPPED = "__bnb_optimizer_quant_state__"  # what FSDP is not to see, since 0.49.2
 _BLOCKS = (256, 2048)  # elements of a block, of releases since 0.44 and before
 _BESIDE = ("qmap", "absmax", "max", "new_max")
-_NOT_READ = ("unorm_vec", "gnorm_vec")  # norms of updates and of gradients
-# What stands beside the states of a parameter.
-CODED = frozenset(f"{part}{k}" for part in _BESIDE for k in (1, 2)) | frozenset(_NOT_READ)
+_NOT_READ = ("unorm_vec",)  # norms of updates
+# What stands beside the states of a parameter. Norms of gradients are of its class alone.
+CODED = {f"{part}{k}" for part in _BESIDE for k in (1, 2)} | {*_NOT_READ, "gnorm_vec"}
 
 
 def read_states(state_dict: dict, groups: list[dict], names: dict[str, str]) -> dict:
