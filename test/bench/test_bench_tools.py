@@ -3,12 +3,15 @@
 """The benchmarks that stand alone: two builds in turn (here twice the same one), and steps within
 the backward pass."""
 
+import importlib.util
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,3 +62,50 @@ def test_steps_that_refresh():
         "stepc.torch.SOAP", "pytorch_optimizer SOAP", "stepc.torch.Shampoo", "stepc.torch.AdamW",
     ]  # fmt: skip
     assert re.search(r"theirs over ours, of the mean: \d", done.stdout)
+
+
+def test_states_as_codes(tmp_path):
+    """Bytes a parameter are those of codes and scales; peers that are not there are said."""
+    command = [sys.executable, str(ROOT / "tools" / "bench" / "states.py"), "--shapes", "smoke"]
+    command += ["--dtypes", "f32", "--rounds", "1", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = (tmp_path / "states.txt").read_text()
+    rows = re.findall(r"^(.+?)  +([\d.]+) +([\d.]+) +([\d.]+)$", said, re.M)
+    sizes = {name: float(size) for name, _, size, _ in rows}
+    assert sizes["stepc.torch.AdamW"] == 8 and sizes["stepc AdamW, states of 8 bits"] == 2.125
+    assert re.search(r"^bitsandbytes AdamW8bit +(not installed|[\d.]+ )", said, re.M)
+
+
+def test_training_with_states_of_several_formats(tmp_path):
+    """The script behind the figures of docs/states.md, for a few steps; a step of codes as
+    bitsandbytes' kernels make them keeps what their table can hold."""
+    command = [sys.executable, str(ROOT / "tools" / "demo" / "states.py"), "--models", "wide"]
+    command += ["--steps", "1", "10", "--rows", "1", "2", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "states.json").read_text())["wide"]
+    assert list(found) == ["f32", "q8", "bnb-cuda"]
+    starts = {run["losses"][0] for run in found.values()}
+    assert len(starts) == 1 and all(run["losses"][-1] < min(starts) for run in found.values())
+    assert (tmp_path / "states.png").stat().st_size > 10_000
+
+
+def test_the_table_of_bitsandbytes():
+    """256 numbers in order; a number that is small beside the largest one of its block has the
+    code of 0, which is how an exact 0 comes back too."""
+    path = ROOT / "tools" / "demo" / "dynamic_map.py"
+    spec = importlib.util.spec_from_file_location("dynamic_map", path)
+    dynamic_map = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(dynamic_map)
+    for signed, least in ((True, 5.5e-7), (False, 3.25e-7)):
+        table = dynamic_map.dynamic_map(signed)
+        assert len(table) == 256 and torch.equal(table, table.sort().values)
+        assert float(table.abs()[table != 0].min()) == pytest.approx(least)
+    codes = dynamic_map._Codes(torch.zeros(300), signed=False)
+    values = torch.full((300,), 1e-7)
+    values[[0, 299]] = torch.tensor([1.0, 0.5])
+    codes.write(values)
+    read = codes.read((300,))
+    assert float(read[0]) == 1.0 and read[1:256].eq(0).all()
+    assert float(read[299]) == 0.5 and float(read[256]) == pytest.approx(0.5 * 3.25e-7)

@@ -10,7 +10,8 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-PACKAGES = ("torch", "numpy", "deepspeed", "transformers", "came-pytorch", "pytorch_optimizer")
+PACKAGES = ("torch", "numpy", "deepspeed", "transformers", "came-pytorch", "pytorch_optimizer",
+            "bitsandbytes", "torchao")  # fmt: skip
 
 
 def _text(path):

@@ -95,6 +95,18 @@ def po_lion(**options):
     return make
 
 
+def bitsandbytes_8bit(params):
+    from bitsandbytes.optim import AdamW8bit
+
+    return AdamW8bit(params, lr=LR)
+
+
+def torchao_8bit(params):
+    from torchao.optim import AdamW8bit
+
+    return AdamW8bit(params, lr=LR)
+
+
 class ClippedFused:
     """torch's clipping, then its fused AdamW; with `scaled` torch's GradScaler too."""
 
@@ -195,6 +207,8 @@ ENTRIES = {
     "stepc-states-q8": Entry(
         "stepc AdamW, states of 8 bits", "ours", ours("AdamW", state_dtype="q8")
     ),
+    "bnb-8bit": Entry("bitsandbytes AdamW8bit", "peer", bitsandbytes_8bit, needs="bitsandbytes"),
+    "torchao-8bit": Entry("torchao AdamW8bit", "peer", torchao_8bit, needs="torchao"),
     "stepc-muon": Entry("stepc.torch.Muon", "ours", ours("Muon"), matrices=True),
     "stepc-muon-bf16": Entry(
         "stepc.torch.Muon, factors of bf16",
@@ -372,7 +386,7 @@ FAMILIES = {
     "states": Family(
         "AdamW with states of 16 and of 8 bits",
         ("stepc-states-bf16", "stepc-states-q8"),
-        ("fused",),
+        ("fused", "bnb-8bit", "torchao-8bit"),
         shapes=("gpt2",),
     ),
     # Beside f32 parameters, which have nothing to keep, they are our AdamW.

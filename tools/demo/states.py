@@ -10,6 +10,8 @@ SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 import argparse
 import json
+import os
+import sys
 from pathlib import Path
 
 import corpus
@@ -27,6 +29,14 @@ TITLES = {
     "torchao": "torchao AdamW8bit",
 }
 COLORS = ("#222222", "#1f6f8b", "#5aa469", "#d98f4e", "#b5495b", "#7d5ba6", "#888888")
+
+
+def find_ours():
+    """What was built in this checkout, where the user has set nothing else."""
+    sys.path.insert(0, str(ROOT / "frontend"))
+    library = ROOT / "build" / "lib" / "libstepc_runtime.so"
+    os.environ.setdefault("STEPC_COMPILER", str(ROOT / "build" / "bin" / "stepc"))
+    os.environ.setdefault("STEPC_RUNTIME_LIBRARY", str(library))
 
 
 def maker(name):
@@ -117,6 +127,7 @@ def keep(folder, kind, outcomes):
 
 def main():
     chosen = arguments()
+    find_ours()
     chosen.out.mkdir(parents=True, exist_ok=True)
     for place, kind in enumerate(("demo", "wide")):
         if kind not in chosen.models:
