@@ -11,6 +11,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from named_values import named_values
 from on_ranks import case, main, same_bits, whole
+from stepc.torch.step.codes_of_others import decoded_groups
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
@@ -514,6 +515,32 @@ def an_owner_does_not_cut_blocks_either():
 def a_cut_inside_of_a_block_is_refused():
     values, grads = named_values({"up": (70, 100)}, 1, 1)
     refused(adamw, spread("columns", grid(), values), grads[0][0], "cuts a block")
+
+
+@case
+def codes_of_flashoptim():
+    """It keeps those of a rank's part, whose groups begin where that does, and shows DTensors."""
+    mesh, shape = line(), (64, 33)
+    generator = torch.Generator().manual_seed(3)
+    codes = torch.randint(-127, 128, shape, generator=generator).to(torch.int8)
+    squares = torch.randint(0, 256, shape, generator=generator).to(torch.uint8)
+    own = slice(16 * dist.get_rank(), 16 * (dist.get_rank() + 1))
+    scales = torch.rand(17, generator=generator).half() + dist.get_rank()
+    parts = {"exp_avg": codes[own], "exp_avg_sq": squares[own]}
+    saved = {"step": torch.tensor(2.0)}
+    for name, part in parts.items():
+        for key, value in (("quantized", part), ("scales", scales)):
+            saved[f"{name}::{key}"] = DTensor.from_local(value.clone(), mesh, [Shard(0)])
+    params = spread("fsdp2", mesh, {"a": torch.ones(shape)})
+    optimizer = st.AdamW(params, lr=0.05)
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": {0: saved}, "param_groups": groups})
+    for name, part in parts.items():
+        state = optimizer.state[params[0][1]][name]
+        assert isinstance(state, DTensor) and state.shape == shape
+        same_bits(state.to_local(), decoded_groups(part, scales), name)
+    give(params, {"a": torch.ones(shape)})
+    optimizer.step()
 
 
 if __name__ == "__main__":
