@@ -12,7 +12,7 @@ import stepc.torch
 import torch
 from common import bits_equal, clone_params, make_params
 from stepc.torch import bitsandbytes as bnb
-from stepc.torch import colossal
+from stepc.torch import checkpoint, colossal
 from stepc.torch.bitsandbytes import percentile
 
 SHAPES = [(40, 33), (64, 96), (7,)]
@@ -118,6 +118,21 @@ def test_norms_are_saved(name, way):
     third = KINDS[name](clone_params(lists[0]))
     third.load_state_dict(first.state_dict())
     assert not any("gnorm_vec" in own for own in third.state_dict()["state"].values())
+
+
+@pytest.mark.parametrize("layout", ["torch", "dcp"])
+def test_norms_are_in_checkpoints(tmp_path, layout):
+    names = ("a", "b", "c")
+    lists = [make_params(SHAPES)]
+    first = bnb.Lion8bit(zip(names, lists[0], strict=True), percentile_clipping=5)
+    run(first, lists[0], range(1, 31))
+    checkpoint.save(first, tmp_path / "saved", layout)
+    lists.append(clone_params(lists[0]))
+    second = bnb.Lion8bit(zip(names, lists[1], strict=True), percentile_clipping=5)
+    checkpoint.load(second, tmp_path / "saved")
+    for own, optimizer in zip(lists, (first, second), strict=True):
+        run(optimizer, own, range(31, 61))
+    assert bits_equal(*lists)
 
 
 def test_norms_of_bitsandbytes_are_loaded():

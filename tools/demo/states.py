@@ -70,8 +70,8 @@ def arguments():
         help="f32, a state_dtype, bnb, bnb-cuda or torchao",
     )
     parser.add_argument("--models", nargs="+", default=["demo", "wide"], choices=["demo", "wide"])
-    parser.add_argument("--steps", type=int, nargs=2, default=[400, 1500], help="demo's and wide's")
-    parser.add_argument("--rows", type=int, nargs=2, default=[8, 16], help="likewise")
+    parser.add_argument("--steps", type=int, nargs=2, default=[300, 600], help="demo's and wide's")
+    parser.add_argument("--rows", type=int, nargs=2, default=[8, 8], help="likewise")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "demo")
     return parser.parse_args()
 
