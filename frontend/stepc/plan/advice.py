@@ -3,9 +3,9 @@
 """Which stage, encoding of states, master and place fit a machine: a ladder of plans, of which the
 first that fits asks least of who trains.
 
-States in memory come before those in the memory of a device's host, and these before states on disk; float32 before bfloat16 before codes; then stages as
-DeepSpeed's ladder has them, 0, 1, 2 and 3, which is ``fully_shard``; then a whole master before the
-bits that a parameter lacks.
+States in memory come before those in the memory of a device's host, and these before states on
+disk; float32 before bfloat16 before codes; then stages as DeepSpeed's ladder has them, 0, 1, 2 and
+3, which is ``fully_shard``; then a whole master before the bits that a parameter lacks.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ DEFAULTS = {
 @dataclass
 class Rung:
     """A way to train. Bytes of a rank: ``total`` is the sum of parameters, gradients, states in
-    memory, windows and what else a plan counts; ``elsewhere``, of states on disk or in the memory of
-    a device's host, is not in it. ``seconds`` of a step: of
-    kernels by memory's bandwidth, of what is sent by the link's, of states on disk both ways;
-    windows are read and written while kernels run, and nothing else at once. ``bound``: the
-    longest. ``refused``: why there is no such step, "" where there is; then bytes are 0."""
+    memory, windows and what else a plan counts; ``elsewhere``, of states on disk or in the memory
+    of a device's host, is not in it. ``seconds`` of a step: of kernels by memory's bandwidth, of
+    what is sent by the link's, of states elsewhere both ways; windows are read and written while
+    kernels run, and nothing else at once. ``bound``: the longest. ``refused``: why there is no such
+    step, "" where there is; then bytes are 0."""
 
     layout: str
     state: str | None
