@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """``zero=`` with parameters on devices of the double: the bits of the processor's engine."""
 
+import tempfile
+
 import stepc.torch as st
 import torch
 import torch.distributed as dist
@@ -10,6 +12,7 @@ from hybrid_cases import grid, layouts, part
 from on_cuda import Processor, backward, compare, contents, on_device
 from on_ranks import case, main, same_bits
 from samples import sample
+from stepc.torch.binding import placement
 from zero_values import mean, parameters, values
 from zoo import ALL
 
@@ -84,6 +87,21 @@ def states_that_are_codes():
         compare(trained(name, "local", state_dtype="q8"), name)
     formats = {"exp_avg": "f8_e4m3", "exp_avg_sq": "q8"}
     compare(trained("AdamW, clipped", "local", overflow=2, state_dtype=formats), "skipped")
+
+
+@case
+def states_that_lie_elsewhere():
+    """In the host's memory and on disk; LAMB's norms cross between two parts of a step."""
+    before, placement.SMALL = placement.SMALL, 64
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            for place in (st.Place("host"), st.Place("disk", path=folder, window_bytes=4096)):
+                for name in ("AdamW", "FusedLamb"):
+                    compare(trained(name, "local", place=place), f"{name}, {place.states}")
+                more = {"place": place, "overflow": 2}
+                compare(trained("AdamW, clipped", "reduced", **more), f"skipped, {place.states}")
+    finally:
+        placement.SMALL = before
 
 
 @case
