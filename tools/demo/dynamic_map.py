@@ -24,7 +24,8 @@ def dynamic_map(signed):
 
 
 class _Codes:
-    def __init__(self, param, signed):
+    def __init__(self, param, signed, never_0=False):
+        self.never_0 = never_0 and not signed
         self.table, self.count = dynamic_map(signed), param.numel()
         self.middles = (self.table[:-1] + self.table[1:]) / 2
         blocks = -(-self.count // _BLOCK)
@@ -41,13 +42,19 @@ class _Codes:
         self.scales = padded.abs().amax(1, keepdim=True)
         shares = padded / self.scales.clamp_min(torch.finfo(torch.float32).tiny)
         self.codes = torch.bucketize(shares, self.middles)
+        if self.never_0:
+            self.codes = torch.where(padded > 0, self.codes.clamp_min(1), self.codes)
 
 
 class DynamicMapAdamW(torch.optim.Optimizer):
     """The step of ``bitsandbytes.optim.AdamW8bit``: the update is of what was computed, the next
-    step begins with what the codes stand for."""
+    step begins with what the codes stand for. ``never_0``: a second moment that is not 0 has no
+    code of 0, which is not so there."""
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2):
+    def __init__(
+        self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, never_0=False
+    ):
+        self.never_0 = never_0
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "decay": weight_decay})
 
     @torch.no_grad()
@@ -63,7 +70,9 @@ class DynamicMapAdamW(torch.optim.Optimizer):
             kinds = {"exp_avg": True, "exp_avg_sq": False}
             state["step"] = 0
             for name, signed in kinds.items():
-                state[name] = _Codes(param, signed) if coded else torch.zeros_like(param)
+                state[name] = (
+                    _Codes(param, signed, self.never_0) if coded else torch.zeros_like(param)
+                )
         read = (lambda own: own.read(param.shape)) if coded else (lambda own: own)
         state["step"] += 1
         mean = read(state["exp_avg"]).lerp(param.grad, 1 - beta1)

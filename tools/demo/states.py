@@ -26,6 +26,7 @@ TITLES = {
     "f32": "float32",
     "bnb": "bitsandbytes AdamW8bit, on this processor",
     "bnb-cuda": "bitsandbytes' codes as its CUDA kernels make them",
+    "bnb-never-0": "the same, no second moment being stored as 0",
     "torchao": "torchao AdamW8bit",
 }
 COLORS = ("#c8c8c8", "#1f6f8b", "#5aa469", "#d98f4e", "#b5495b", "#7d5ba6", "#888888")
@@ -48,8 +49,8 @@ def maker(name):
             import bitsandbytes
 
             return bitsandbytes.optim.AdamW8bit(params, **common)
-        if name == "bnb-cuda":
-            return DynamicMapAdamW(params, **common)
+        if name in ("bnb-cuda", "bnb-never-0"):
+            return DynamicMapAdamW(params, **common, never_0=name == "bnb-never-0")
         if name == "torchao":
             from torchao.optim import AdamW8bit
 
@@ -67,7 +68,7 @@ def arguments():
         "--formats",
         nargs="+",
         default=["f32", "q8", "bnb-cuda"],
-        help="f32, a state_dtype, bnb, bnb-cuda or torchao",
+        help="f32, a state_dtype, bnb, bnb-cuda, bnb-never-0 or torchao",
     )
     parser.add_argument("--models", nargs="+", default=["demo", "wide"], choices=["demo", "wide"])
     parser.add_argument("--steps", type=int, nargs=2, default=[300, 600], help="demo's and wide's")
