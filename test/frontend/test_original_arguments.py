@@ -14,6 +14,7 @@ import stepc.torch
 import torch
 from original_arguments import MODULES, OTHERS, SAID, Said
 from stepc.torch import colossal_plugins
+from stepc.torch.deepspeed import classes
 
 RECORDED = json.loads(Path(__file__).with_name("original_signatures.json").read_text())
 INSTALLED = {"transformers": "transformers.optimization"}  # where another module has them
@@ -125,6 +126,20 @@ def test_a_new_argument_or_class_is_found():
     ]  # fmt: skip
     assert not any(said_of("deepspeed", *pair) for pair in found)
     assert plain([1, 0.5]) == plain((1.0, 0.5)) and plain(1) != plain(True)
+
+
+def test_every_argument_of_an_optimizer_of_a_configuration():
+    """``optimizer.params`` of a ``ds_config.json`` are the arguments of these classes. DeepSpeed
+    sets the mode of its CPU Adam itself, and refuses ``max_grad_norm``."""
+    there = signatures("deepspeed")
+    adams = ("FusedAdam", "DeepSpeedCPUAdam")
+    for kind, names in {
+        "adam": adams, "adamw": adams, "lamb": ("FusedLamb",),
+        "lion": ("FusedLion", "DeepSpeedCPULion"), "adagrad": ("DeepSpeedCPUAdagrad",),
+    }.items():  # fmt: skip
+        theirs = {argument for name in names for argument in there[name]}
+        theirs -= {"params", "model_params", "adamw_mode", "max_grad_norm"}
+        assert theirs - set(classes._OWN[kind]) == set(), kind
 
 
 def test_every_argument_of_colossals_plugins():
