@@ -133,15 +133,14 @@ def test_every_code(ptx, format):
     np.testing.assert_array_equal(part.made[1], part.codes)
     assert len(set(part.codes.reshape(-1).tolist())) > (240 if format == "q8" else 120)
     codes = np.arange(256, dtype=np.uint8).view(part.codes.dtype).reshape(4, 64)
-    part.codes, part.scales = map(
-        place, (codes.reshape(-1), np.float32([1, 3e38, 1e-38, 2]))
-    )
+    part.codes, part.scales = map(place, (codes.reshape(-1), np.float32([1, 3e38, 1e-38, 2])))
     if format == "q8":
         part.scales[:2] *= -1
     part.made[0] = place(np.zeros(256, np.float32))
     part.columns = 64
     launch(ptx, f"decode_{format}", [part])
-    expected = FORMATS[format].decode(codes, part.scales).reshape(-1)
+    with np.errstate(over="ignore"):
+        expected = FORMATS[format].decode(codes, part.scales).reshape(-1)
     np.testing.assert_array_equal(bits(part.made[0]), bits(expected))
 
 

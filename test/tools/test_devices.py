@@ -213,8 +213,9 @@ def test_registers(name):
 def test_registers_over_budget(tmp_path, monkeypatch, capsys):
     """A kernel over its budget, or one that the table does not know, is an error of main."""
     registers = load_registers()
-    table = {"sgd f32,f32,f32": {device: {"phase": 8, "strided": 255} for device in ("80", "90")}}
-    table["sgd f32,f32,f32"]["100"] = {"phase": 255, "strided": 255, "scalars": 255}
+    budgets = {"phase": 8, "strided": 255, "codes": 255}
+    table = {"sgd f32,f32,f32": dict.fromkeys(("80", "90"), budgets)}
+    table["sgd f32,f32,f32"]["100"] = {**budgets, "phase": 255, "scalars": 255}
     (tmp_path / "table.json").write_text(json.dumps(table))
     monkeypatch.setattr(registers, "TABLE", tmp_path / "table.json")
     monkeypatch.setattr(sys, "argv", [str(REGISTERS)])
