@@ -64,8 +64,8 @@ typedef struct StepcTensorQuery {
                          package has one */
   int32_t reserved;   /* 0 */
   const char *const *coded; /* names of states that are kept as codes of 8 bits
-                               where that saves memory; NULL: none. Callers of an earlier version do not have
-                               the field */
+                               where that saves memory; NULL: none. Callers of
+                               an earlier version do not have the field */
   int64_t numCoded;         /* nor this */
   const int32_t *formats;   /* a StepcStateFormat for each of `coded`; NULL: all
                                are STEPC_STATE_Q8. Nor this */
