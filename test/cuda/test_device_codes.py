@@ -8,7 +8,7 @@ import ctypes
 import numpy as np
 import pytest
 from device_codes import SPECS, CodedModel, assert_same_bits, make_both, make_streamed
-from device_models import DeviceMemory, Memory
+from device_models import DeviceMemory
 from device_rules import make_rule_package, set_grads, step_both
 from double import MEMBER, make_zip
 from stepc import _structures as structures

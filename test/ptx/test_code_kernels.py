@@ -71,8 +71,9 @@ class Part:
     def entry(self, values, codes, scales, tile):
         blocks = self.scales.size
         long = self.columns % BLOCK == 0
-        return [values.ctypes.data, codes.ctypes.data, scales.ctypes.data, blocks,
-                blocks * BLOCK if long else self.columns, 0 if long else self.first, tile]  # fmt: skip
+        row = (blocks * BLOCK, 0) if long else (self.columns, self.first)
+        addresses = (array.ctypes.data for array in (values, codes, scales))
+        return [*addresses, blocks, *row, tile]
 
 
 def launch(ptx, name, parts, skip=GO_ON, blocks=2):
