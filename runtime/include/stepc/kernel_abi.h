@@ -261,10 +261,10 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
  * One whose tensors have states of f32 has two more for each format in which
  * these may be kept (docs/states.md):
  *
- *   decode_q8(list, entries, tiles, skip), encode_q8(list, entries, tiles, skip)
- *   decode_f8_e4m3(list, entries, tiles, skip), encode_f8_e4m3(...)
- *       codes become f32 that kernels work on, and codes again. Entries have
- *       tiles as those of `convert` have
+ *   decode_q8(list, entries, tiles, skip), encode_q8(list, entries, tiles,
+ * skip) decode_f8_e4m3(list, entries, tiles, skip), encode_f8_e4m3(...) codes
+ * become f32 that kernels work on, and codes again. Entries have tiles as those
+ * of `convert` have
  */
 #define STEPC_BLOCK_THREADS 256
 /* Blocks that share an entry of a chunk list in the tiles space, at most. */
