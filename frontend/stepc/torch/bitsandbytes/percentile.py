@@ -125,7 +125,7 @@ class PercentileClipping:
             if (norms := self._norms.get(param)) is not None:
                 more = {
                     VECTOR: norms.squares.clone(),
-                    COUNT: torch.tensor(float(norms.count), device="cpu"),
+                    COUNT: torch.tensor(float(norms.count), dtype=torch.float32, device="cpu"),
                 }
                 states[number] = {**states.get(number, {}), **more}
 

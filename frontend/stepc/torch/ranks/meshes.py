@@ -154,7 +154,7 @@ class TorchMesh:
         """The words of a rank that has some, "" where none has: all ranks of the mesh together,
         along one axis after the other."""
         axes = [axis for axis in self._axes if len(axis.ranks) > 1]
-        failed = torch.tensor([int(bool(words))], device="cpu")
+        failed = torch.tensor([int(bool(words))], dtype=torch.int64, device="cpu")
         for axis in axes:
             group = self.host(axis.group)
             with exchanging(what, group):
@@ -165,7 +165,7 @@ class TorchMesh:
 
     def least(self, value: int, what: str) -> int:
         """Of the values of all ranks of the mesh, by all of them together."""
-        line = torch.tensor([value], device="cpu")
+        line = torch.tensor([value], dtype=torch.int64, device="cpu")
         for axis in self._axes:
             group = self.host(axis.group)
             with exchanging(what, group):
