@@ -17,10 +17,8 @@ from dataclasses import dataclass
 
 import torch
 
-from ... import __version__, errors
-from ...interface import describe_options
+from ... import errors
 from ..binding.binding import Binding
-from ..binding.codes import drop_scales
 from ..binding.groups import bound_groups, owned_state
 from ..binding.hypers import HyperReader
 from ..binding.state_map import ParamState
@@ -31,17 +29,19 @@ from ..tensors.patterns import has_views, views_of
 from . import alike as _alike
 from .agreement import Item
 from .before_step import BeforeStep
-from .blocks import put_states, spread_gradients, states_of
+from .blocks import put_states, spread_gradients
 from .files import failure_of, refuse_failure
 from .in_parts import InParts
 from .in_passes import InPasses
+from .items import items_of_optimizer
 from .layouts import carriers
 from .local_optimizer import LocalOptimizer
 from .owned_part import OwnedPart
 from .owners import Owners, find_owned
 from .parts import Parts, WholePart, has_parts
 from .presence import note_presence
-from .states_of_parts import hidden_states, read_states
+from .reading import Reading
+from .states_of_parts import hidden_states
 
 
 def make_binding(optimizer, previous=None, *, ahead: bool = False):
@@ -98,7 +98,7 @@ class _Told:
     owners: Owners | None
 
 
-class DistributedBinding(InParts, InPasses):
+class DistributedBinding(Reading, InParts, InPasses):
     """As :class:`~stepc.torch.binding.binding.Binding`, of the parts that this rank has."""
 
     def __init__(self, optimizer, previous=None):
@@ -166,35 +166,12 @@ class DistributedBinding(InParts, InPasses):
     def _agree_on_parts(self, optimizer, parts: Parts, axes: dict) -> None:
         """Notes what ranks must have alike, and compares it where they speak before the first
         round: to say how large their parts are, and to share gradients."""
-        definition = optimizer._get_definition()
-        interface = self._interface = definition.interface()
+        interface = self._interface = optimizer._get_definition().interface()
         reader = self._reader = HyperReader(optimizer, interface)
-        names = ", ".join(optimizer._fragments)
-        fragments = f" with {names}" if names else ""
         groups = bound_groups(optimizer, interface, reader)
-        items = [
-            Item(f"stepc {__version__}"),
-            Item(f"definition '{interface.name}'{fragments} {definition.digest()}"),
-            Item(f"{len(groups)} parameter groups"),
-            Item(f"parameters on '{self._device.type}'"),
-        ]
-        if optimizer._reproducible:
-            items.append(Item("reproducible=True"))
-        if optimizer._rounding:
-            items.append(Item(f"rounding={optimizer._rounding!r}, seed={optimizer.seed}"))
-        if precision := optimizer._kept_precision():
-            items.append(Item(precision))
-        items += [
-            Item(f"{describe_options(group.options) or 'no options'} of group {number}")
-            for number, group in enumerate(groups)
-        ]
-        items += [
-            Item(f"{optimizer._words_of_shape(group)} of group {number}")
-            for number, group in enumerate(optimizer.param_groups)
-            if optimizer._options_of_shape(group) is not None
-        ]
-        views = [(number, view) for number, (*_, view) in enumerate(self._groups) if view]
-        items += [Item(f"view {view!r} of group {number}") for number, view in views]
+        views = [view for *_, view in self._groups]
+        items = items_of_optimizer(optimizer, interface, groups, views)
+        items.insert(3, Item(f"parameters on '{self._device.type}'"))
         spoken: set[str] = set()
         if optimizer._zero is None and optimizer._reduce_dtype is not None:
             items.append(Item(f"reduce_dtype={optimizer._reduce_dtype}"))
@@ -419,92 +396,3 @@ class DistributedBinding(InParts, InPasses):
             if any(now is not then for now, then in zip(group["params"], before, strict=True)):
                 return False
         return all(part.is_current() for part in self._parts)
-
-    def _show(self) -> None:
-        """Puts new states where the user sees them."""
-        if len(self._shown) == len(self._planned):
-            return
-        waiting = self._inner.waiting()
-        for number, part in enumerate(self._planned):
-            if number in self._shown or not any(p in self._local.state for p in part.planned_here):
-                continue
-            if waiting.intersection(
-                map(id, part.planned_here)
-            ):  # it has other states with its first step
-                continue
-            if isinstance(part, OwnedPart):  # which others see, too
-                continue
-            self._shown.add(number)
-            items = {
-                name: part.show(name, part.state_as_own(name, value))
-                for name, value in states_of(part, self._local.state).items()
-            }
-            if part.param in self._state:
-                self._state[part.param].put_quietly(items)
-                drop_scales(self._state[part.param], items)
-            else:
-                self._state.put_quietly(part.param, items)
-
-    # --- What is inside -------------------------------------------------------
-
-    @property
-    def interface(self):
-        return self._inner.interface
-
-    @property
-    def torch_mesh(self):
-        return self._torch_mesh
-
-    @property
-    def plan(self):
-        return self._inner.plan
-
-    @property
-    def has_scaler(self) -> bool:
-        """Whether a GradScaler's work is inside of the step."""
-        return self._inner is not None and self._inner.has_scaler
-
-    def was_skipped(self) -> bool:
-        return self._inner.was_skipped()
-
-    def upload(self, optimizer) -> bool:
-        """Brings hyper-parameters to the device, for a graph that is to be launched, on every
-        rank. False where another Binding is needed."""
-        if self._inner is None or not self._is_current(optimizer):
-            return False
-        self._local.follow()
-        return self._inner.upload(self._local)
-
-    def refresh_counts(self) -> None:
-        """Notes the counts that the device alone knows where the user sees them."""
-        if self._inner is not None:
-            self._inner.refresh_counts()
-
-    def scalars(self) -> dict:
-        return self._inner.scalars()
-
-    def reports(self) -> dict:
-        return self._inner.reports()
-
-    @property
-    def parts(self) -> list:
-        """Those of all parameters, in order, resolved."""
-        return self._parts
-
-    def full_states(self) -> dict[int, dict]:
-        """Whole states by ``id()`` of the parameter: all ranks together."""
-        folder = self._local._copies_in
-        states = {
-            id(part.param): {
-                name: part.show(name, part.state_as_own(name, value))
-                for name, value in hidden_states(part, read_states(part, own, folder)).items()
-            }
-            for part in self._parts
-            if (own := self._state.get(part.param)) is not None
-        }
-        if self._zero is not None:
-            self._zero.full(states)
-        for part in self._parts:
-            own = states.get(id(part.param), {})
-            own.update({n: part.full(n, value, self._torch_mesh) for n, value in own.items()})
-        return states
