@@ -135,6 +135,33 @@ def test_norms_are_in_checkpoints(tmp_path, layout):
     assert bits_equal(*lists)
 
 
+@pytest.mark.parametrize("name", ["AdamW32bit", "DistGaloreAwamW"])
+def test_norms_are_in_files_that_outlive_their_process(tmp_path, name):
+    """Of each step, beside its states. One that does not clip takes the rest."""
+    lists = [make_params(SHAPES)]
+    lists.append(clone_params(lists[0]))
+    place = stepc.torch.Place("disk", path=tmp_path, durable=True)
+    first = KINDS[name](lists[0], percentile_clipping=5, place=place)
+    second = KINDS[name](lists[1], percentile_clipping=5)
+    run(first, lists[0], range(1, 31), but=(1, 3))
+    del first
+    lists[0] = make_params(SHAPES)
+    first = KINDS[name](lists[0], percentile_clipping=5, place=place)
+    assert first.recover() == 30
+    run(first, lists[0], range(31, 61))
+    assert first.recover() == 60
+    run(first, lists[0], range(61, 71))
+    run(second, lists[1], range(1, 71), but=(1, 3))
+    assert bits_equal(*lists)
+    for number, own in second.state_dict()["state"].items():
+        found = first.state_dict()["state"][number]
+        assert all(torch.equal(found[key], own[key]) for key in ("gnorm_vec", "gnorm_step"))
+    del first
+    third = KINDS[name](make_params(SHAPES), place=place)
+    assert third.recover() == 70
+    assert not any("gnorm_vec" in own for own in third.state_dict()["state"].values())
+
+
 def test_norms_of_bitsandbytes_are_loaded():
     """As 0.49 saved them, beside its states; the count of steps says where the next one goes."""
     params = make_params(SHAPES)

@@ -26,6 +26,7 @@ from ..tensors.devices import captures_steps_of
 
 NONE = 100  # which clips nothing, and how many norms there are
 VECTOR, COUNT = "gnorm_vec", "gnorm_step"  # in a saved state; bitsandbytes has the former
+_NOTED = "norms"  # in the note of a step that outlives its process
 # What computes the gradient of the step, or has it earlier or elsewhere.
 _REFUSED = ("loss_scale", "accumulation_steps", "fused_backward", "static_grads", "layouts")
 
@@ -62,6 +63,7 @@ class PercentileClipping:
     _attributes = ("percentile_clipping", "_norms")
     percentile_clipping = NONE
     _norms: dict[torch.Tensor, Norms] = {}
+    _norms_of_step: dict[torch.Tensor, Norms] = {}  # that is being made
 
     def _set_percentile(self, percentile: int, features: dict) -> None:
         """Before the constructor of the base. ValueError for what is no percentile, and for
@@ -95,8 +97,10 @@ class PercentileClipping:
                 if scale != 1.0 and param.grad is not None:
                     given.append((param, param.grad))
                     param.grad = param.grad.detach() * scale
+            self._norms_of_step = found
             super()._step_all()
         finally:
+            self._norms_of_step = {}
             for param, grad in given:
                 param.grad = grad
         if self._binding is None or not self._binding.was_skipped():
@@ -128,6 +132,26 @@ class PercentileClipping:
                     COUNT: torch.tensor(float(norms.count), dtype=torch.float32, device="cpu"),
                 }
                 states[number] = {**states.get(number, {}), **more}
+
+    def _more_in_note(self) -> dict:
+        """Of a step in a file: it is there before this optimizer has the step's norms."""
+        norms = {**self._norms, **self._norms_of_step}
+        params = chain.from_iterable(group["params"] for group in self.param_groups)
+        own = [(number, norms[param]) for number, param in enumerate(params) if param in norms]
+        if not own:
+            return {}
+        places = [(number, one.count) for number, one in own]
+        return {_NOTED: (places, torch.stack([one.squares for _, one in own]))}
+
+    def _take(self, note: dict) -> None:
+        super()._take(note)
+        places, squares = note.get(_NOTED, ((), ()))
+        params = list(chain.from_iterable(group["params"] for group in self.param_groups))
+        self._norms = {
+            params[number]: Norms(own.clone(), count)
+            for (number, count), own in zip(places, squares, strict=True)
+            if self.percentile_clipping != NONE
+        }
 
     @torch._disable_dynamo
     def load_state_dict(self, state_dict: dict) -> None:

@@ -96,10 +96,16 @@ class Durable:
             "small": small.packed(),
             "held": held,
             "spread": spread,
+            **self._more_in_note(),
         }
         stream = io.BytesIO()
         torch.save(note, stream)
         return stream.getvalue()
+
+    def _more_in_note(self) -> dict:
+        """What else belongs to the step that was made; a class that has such takes it back in its
+        ``_take``."""
+        return {}
 
     def _packed_groups(self) -> list[dict]:
         """As ``state_dict`` has them."""
