@@ -14,6 +14,7 @@ from common import bits_equal, clone_params, make_params
 from stepc.torch import bitsandbytes as bnb
 from stepc.torch import checkpoint, colossal
 from stepc.torch.bitsandbytes import percentile
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 
 SHAPES = [(40, 33), (64, 96), (7,)]
 
@@ -212,6 +213,32 @@ def test_a_step_that_fails_or_is_skipped_counts_for_nothing():
     with pytest.raises(Exception, match="none"):
         optimizer.step()
     assert same() and all(p.grad is own for p, own in zip(params, kept, strict=True))
+
+
+@pytest.mark.parametrize("way", ["gradients", "state asked for"])
+def test_gradients_of_0_set_nothing(way):
+    """In the first steps: of a LoRA beside a factor of zeros, or of what torch steps for states."""
+    net = torch.nn.Linear(96, 64, bias=False)
+    first = bnb.AdamW32bit(net.parameters(), lr=0.01, percentile_clipping=5)
+    if way == "gradients":
+        for _ in range(3):
+            net.weight.grad = torch.zeros_like(net.weight)
+            first.step()
+    else:
+        get_optimizer_state_dict(net, first)  # which steps, and counts it
+    lists = [[net.weight], clone_params([net.weight])]
+    second = bnb.AdamW32bit(lists[1], lr=0.01, percentile_clipping=5)
+    plain = first.state_dict()
+    del plain["state"][0]["gnorm_vec"], plain["state"][0]["gnorm_step"]
+    second.load_state_dict(plain)
+    for step in range(1, 31):
+        grad = gradients(step)[1]
+        lists[0][0].grad, lists[1][0].grad = grad, grad
+        first.step()
+        second.step()
+        assert bits_equal(*lists), step
+    squares = [own.state_dict()["state"][0]["gnorm_vec"] for own in (first, second)]
+    assert torch.equal(*(own.sort().values for own in squares)) and squares[0].min() > 0
 
 
 def test_a_scaler_unscales_before():

@@ -41,10 +41,12 @@ class Norms:
 
     @staticmethod
     def after(before: Norms | None, square: float) -> Norms:
-        """With that of another step."""
-        if before is None:
-            return Norms(torch.full((NONE,), square, dtype=torch.float32, device="cpu"), 1)
-        squares, count = before.squares.clone(), before.count + 1
+        """With that of another step. Norms that are all 0, as of a step that is made for its
+        states alone, are as none: they would make everything 0 that comes."""
+        count = 1 if before is None else before.count + 1
+        if before is None or not before.squares.any():
+            return Norms(torch.full((NONE,), square, dtype=torch.float32, device="cpu"), count)
+        squares = before.squares.clone()
         squares[count % NONE] = square
         return Norms(squares, count)
 
