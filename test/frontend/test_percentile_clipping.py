@@ -4,6 +4,7 @@
 ``functional.percentile_clipping`` and ``kPercentileClipping`` of bitsandbytes 0.49 in numpy."""
 
 import copy
+import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -241,16 +242,22 @@ def test_gradients_of_0_set_nothing(way):
     assert torch.equal(*(own.sort().values for own in squares)) and squares[0].min() > 0
 
 
-def test_a_scaler_unscales_before():
-    """Norms are of gradients without the scale."""
+@pytest.mark.parametrize("way", ["made", "deepcopy", "pickle"])
+def test_a_scaler_unscales_before(way):
+    """Norms are of gradients without the scale, which changes."""
     lists = [make_params(SHAPES)]
     lists.append(clone_params(lists[0]))
     scaled, plain = (bnb.AdamW(own, percentile_clipping=5) for own in lists)
-    scaler = stepc.torch.GradScaler("cpu", init_scale=1024.0)
+    if way == "deepcopy":
+        scaled, lists[0] = copy.deepcopy((scaled, lists[0]))
+    elif way == "pickle":
+        scaled = pickle.loads(pickle.dumps(scaled))
+        lists[0] = scaled.param_groups[0]["params"]
+    scaler = stepc.torch.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
     scaler.scale(torch.ones(()))
     for step in range(1, 8):
         for param, grad in zip(lists[0], gradients(step), strict=True):
-            param.grad = grad * 1024.0
+            param.grad = grad * scaler.get_scale()
         scaler.step(scaled)
         scaler.update()
         run(plain, lists[1], [step])

@@ -62,7 +62,7 @@ class Norms:
 class PercentileClipping:
     """Mix-in before a :class:`~stepc.torch.step.compiled.CompiledStep`."""
 
-    _attributes = ("percentile_clipping", "_norms")
+    _attributes = ("percentile_clipping", "_norms", "_needs_unscaled")
     percentile_clipping = NONE
     _norms: dict[torch.Tensor, Norms] = {}
     _norms_of_step: dict[torch.Tensor, Norms] = {}  # that is being made
