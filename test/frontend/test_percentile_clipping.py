@@ -5,6 +5,7 @@
 
 import copy
 import pickle
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -164,7 +165,8 @@ def test_norms_are_in_files_that_outlive_their_process(tmp_path, name):
     assert not any("gnorm_vec" in own for own in third.state_dict()["state"].values())
 
 
-def test_norms_of_bitsandbytes_are_loaded():
+@pytest.mark.parametrize("way", ["load_state_dict", "checkpoint", "checkpoint, wrapped"])
+def test_norms_of_bitsandbytes_are_loaded(tmp_path, way):
     """As 0.49 saved them, beside its states; the count of steps says where the next one goes."""
     params = make_params(SHAPES)
     clipping = [Clipping(5) for _ in SHAPES]
@@ -182,7 +184,19 @@ def test_norms_of_bitsandbytes_are_loaded():
     ours, plain = (
         bnb.Adam(own, percentile_clipping=p) for own, p in zip(lists, (5, 100), strict=True)
     )
-    ours.load_state_dict(saved)
+    if way == "load_state_dict":
+        ours.load_state_dict(saved)
+    else:
+        wrapped = {
+            n: {"step": own.pop("step"), "__bnb_optimizer_quant_state__": own}
+            for n, own in copy.deepcopy(state).items()
+        }
+        torch.save({**saved, "state": wrapped if "wrapped" in way else state}, tmp_path / "theirs")
+        checkpoint.load(ours, tmp_path / "theirs")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of states that an optimizer does not have
+            for kind in (stepc.torch.Adam, bnb.Adam):
+                checkpoint.load(kind(clone_params(params)), tmp_path / "theirs")
     plain.load_state_dict(saved)
     run(ours, lists[0], range(48, 120))
     run(plain, lists[1], range(48, 120), clipping)

@@ -19,8 +19,8 @@ WRAPPED = "__bnb_optimizer_quant_state__"  # what FSDP is not to see, since 0.49
 _BLOCKS = (256, 2048)  # elements of a block, of releases since 0.44 and before
 _BESIDE = ("qmap", "absmax", "max", "new_max")
 _NOT_READ = ("unorm_vec",)  # norms of updates
-# What stands beside the states of a parameter. Norms of gradients are of its class alone.
-CODED = {f"{part}{k}" for part in _BESIDE for k in (1, 2)} | {*_NOT_READ, "gnorm_vec"}
+# What stands beside the states of a parameter, and is none itself.
+CODED = {f"{part}{k}" for part in _BESIDE for k in (1, 2)} | {*_NOT_READ}
 
 
 def read_states(state_dict: dict, groups: list[dict], names: dict[str, str]) -> dict:

@@ -17,6 +17,7 @@ from ..binding.features import STATES
 from ..binding.groups import rules_of
 from ..binding.precision import MASTERS
 from ..binding.rules import WholeState, whole_states
+from ..bitsandbytes.percentile import COUNT, VECTOR, PercentileClipping
 from ..ranks.describe import shared_over
 from ..ranks.dtensor import is_dtensor
 from ..ranks.exchanges import gathered
@@ -153,6 +154,8 @@ def _planned(optimizer, found: Checkpoint, model, parameters: bool, strict: bool
     for number, (param, name, label) in enumerate(zip(params, theirs, labels, strict=True)):
         if name is not None:
             given = _renamed(found.states.get(name, {}), expected[number])
+            if not isinstance(optimizer, PercentileClipping):  # others have no norms
+                given = {key: own for key, own in given.items() if key not in (VECTOR, COUNT)}
             master = found.parameters.get(name)
             _check(found, optimizer, param, label, given, master, expected[number], parameters)
             pairs[number] = param, given, master
