@@ -113,6 +113,34 @@ def test_float16_with_a_static_scale(kind, lr, norm):
     assert moved > 0.02 and max((p.float() - q).abs().max() for p, q, _ in three) < 0.03 * moved
 
 
+@pytest.mark.parametrize("kind", [Lomo, AdaLomo])
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_norm_that_is_not_finite_steps_nothing(kind, copied):
+    """Of gradients that a scale has made too large, or of no numbers; and then one that is."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 8).half()
+
+    def loss_at(size):
+        return model(torch.ones(2, 8).half()).float().square().sum() * size
+
+    optimizer = kind(model, loss_scale=2.0**15, clip_grad_norm=1.0)
+    before = [p.detach().clone() for p in model.parameters()]
+    assert optimizer.grad_norm(loss_at(100.0)).isinf()
+    if copied:
+        model, optimizer = copy.deepcopy((model, optimizer))
+    with pytest.raises(errors.StepcError, match="gradients is inf: loss_scale 32768.0 is too lar"):
+        optimizer.fused_backward(loss_at(100.0), 0.5)
+    assert optimizer.grad_norm(loss_at(float("nan"))).isnan()
+    with pytest.raises(errors.StepcError, match="norm of the gradients is nan: loss_scale"):
+        optimizer.fused_backward(loss_at(float("nan")), 0.5)
+    assert bits_equal(before, list(model.parameters())) and optimizer.lr == 1e-3
+    assert not optimizer.state and all(p.grad is None for p in model.parameters())
+    assert optimizer.grad_norm(loss_at(1e-3)).isfinite()
+    optimizer.fused_backward(loss_at(1e-3), 0.5)
+    assert all(p.isfinite().all() for p in model.parameters())
+    assert not bits_equal(before, list(model.parameters()))
+
+
 def test_float16_of_lomo_optim(lomo_optim):
     """Its AdaLomo has a static scale, too: the same steps, within float16's rounding."""
     ours, theirs = make_model(torch.float16), make_model(torch.float16)

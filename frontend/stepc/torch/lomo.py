@@ -11,13 +11,15 @@ backward pass of its own::
     optimizer.fused_backward(loss, lr)
 
 With parameters or a loss in float16 both need a ``loss_scale``, which stays as it is: nothing is
-skipped, so that it has to be one without overflows (AdaLomo's is 2**10 by default, as there).
+skipped, so that it has to be one without overflows (AdaLomo's is 2**10 by default, as there). Where
+``grad_norm`` found one, ``fused_backward`` is refused.
 lomo_optim's Lomo has a dynamic one for a loss in float16, and clips to a norm of 1 then.
 """
 
 from __future__ import annotations
 
 import datetime
+import math
 
 import torch
 
@@ -38,7 +40,8 @@ _MOST = torch.finfo(torch.float16).max
 class _InManner(InBackward, CompiledStep, torch.optim.Optimizer):
     """What both have in common, as ``lomo_optim`` has it."""
 
-    _attributes = ("clip_coef",)
+    _attributes = ("clip_coef", "_norm")
+    _norm: float | None = None  # that clip_coef is of
 
     def __init__(self, model: torch.nn.Module, defaults: dict, loss_scale: float | None, **ranks):
         norm, value = defaults["clip_grad_norm"], defaults["clip_grad_value"]
@@ -82,6 +85,7 @@ class _InManner(InBackward, CompiledStep, torch.optim.Optimizer):
             raise ValueError("clip_grad_norm is None, the norm of the gradients is not needed")
         self._check_loss(loss)
         norm = self._norm_in_backward(self.scale(loss), self.loss_scale)
+        self._norm = float(norm)
         self.clip_coef = coefficient_of(self.clip_grad_norm, norm)
         return norm
 
@@ -90,7 +94,8 @@ class _InManner(InBackward, CompiledStep, torch.optim.Optimizer):
         ``lr``; no gradient is left.
 
         ValueError where ``clip_grad_norm`` is set and ``grad_norm`` was not called for
-        this step (lomo_optim would take the coefficient of an earlier one).
+        this step (lomo_optim would take the coefficient of an earlier one). StepcError where
+        the norm is inf or NaN, as every parameter would be NaN; nothing has changed then.
         """
         self._check_loss(loss)
         if self.clip_grad_norm is not None and self.clip_coef is None:
@@ -98,6 +103,7 @@ class _InManner(InBackward, CompiledStep, torch.optim.Optimizer):
                 "clip_grad_norm is not None, but clip_coef is None. "
                 "Please call optimizer.grad_norm() before optimizer.fused_backward()."
             )
+        self._refuse_norm()
         for group in self.param_groups:
             group["lr"] = lr
         scaled = self.scale(loss)
@@ -114,6 +120,16 @@ class _InManner(InBackward, CompiledStep, torch.optim.Optimizer):
             for feature, numbers in features:
                 vars(feature).update(numbers)
         self.clip_coef = None
+
+    def _refuse_norm(self) -> None:
+        if self.clip_coef is None or self._norm is None or math.isfinite(self._norm):
+            return
+        why = "the loss or a parameter is not finite, or too large"
+        if self.loss_scale != 1.0:
+            why = (
+                f"loss_scale {self.loss_scale} is too large, or the loss or a parameter not finite"
+            )
+        raise errors.StepcError(f"the norm of the gradients is {self._norm}: {why}")
 
     def _check_loss(self, loss: torch.Tensor) -> None:
         """TensorError for a loss in float16 without a scale, ValueError with one that it lacks."""
