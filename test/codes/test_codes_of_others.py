@@ -15,7 +15,8 @@ import torch
 from stepc.errors import CheckpointError
 from stepc.torch import checkpoint
 from stepc.torch.checkpoint.archives import read_archive
-from stepc.torch.step.codes_of_others import KINDS, decoded_groups
+from stepc.torch.checkpoint.form import Stored
+from stepc.torch.step.codes_of_others import KINDS, decoded_groups, parts_of, refuse_groups
 
 SAVED = Path(__file__).parent / "saved_by_others"
 EXPECTED = json.loads((SAVED / "expected.json").read_text())
@@ -191,6 +192,30 @@ def test_all_codes_of_flashoptim():
         share = codes.double() / most
         meant = share / (2 - share.abs()) * 0.5 if dtype is torch.int8 else (share * 0.5) ** 2
         torch.testing.assert_close(decoded_groups(codes, scales).double(), meant, rtol=3e-7, atol=0)
+
+
+def chunked(shape, dtype, *chunks):
+    return Stored(shape, dtype, None, chunks=chunks)
+
+
+def test_parts_of_ranks():
+    """Groups begin where a rank's part does; a part that is cut in a row is not known."""
+    scales = chunked((4,), torch.float16, ((0,), (2,)), ((2,), (2,)))
+    rows = chunked((42, 3), torch.int8, ((0, 0), (21, 3)), ((21, 0), (21, 3)))
+    assert parts_of(rows, scales) == [63, 63]
+    one = chunked((42, 3), torch.int8, ((0, 0), (42, 3)))
+    assert parts_of(one, chunked((4,), torch.float16)) == [126]
+    whole = chunked((4, 32), torch.int8, ((0, 0), (2, 32)), ((2, 0), (2, 32)))
+    assert parts_of(whole, chunked((4,), torch.float16, ((0,), (4,)))) == [64, 64]
+    words = "scales are of groups of what each rank had"
+    with pytest.raises(ValueError, match=rf"in parts of \[63, 63\] and scales in .*\[4\]: {words}"):
+        parts_of(rows, chunked((4,), torch.float16, ((0,), (4,))))
+    columns = chunked((32, 4), torch.int8, ((0, 0), (32, 2)), ((0, 2), (32, 2)))
+    with pytest.raises(ValueError, match=rf"in parts of shape \(32, 2\) of \(32, 4\): {words}"):
+        parts_of(columns, scales)
+    refuse_groups(rows, scales, [63, 63])
+    with pytest.raises(ValueError, match="4 scales of 126 codes in 3 parts, expected one for each"):
+        refuse_groups(rows, scales, [33, 33, 60])
 
 
 # --- What does not belong together --------------------------------------------

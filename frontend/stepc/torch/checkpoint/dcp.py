@@ -102,7 +102,7 @@ class _Files:
                 raise CheckpointError(self._holder, f"has elements of '{key}' in two chunks")
             return made
 
-        return Stored.made(shape, dtype, make)
+        return Stored.made(shape, dtype, make, sorted(chunks))
 
     def _place(self, key: str, offsets) -> dict:
         found = self._places.get((key, offsets))

@@ -24,12 +24,14 @@ _LARGE = 2**17  # bytes from which on memory is taken from the system
 @dataclass(frozen=True)
 class Stored:
     """A tensor that is read when asked for. ``elements(begin, end)``: those of a range, in
-    row-major order, as a tensor of one dim; a new one, unless it is ``of_others``."""
+    row-major order, as a tensor of one dim; a new one, unless it is ``of_others``. ``chunks``:
+    offsets and sizes of ranks' parts, where it was saved as such."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
     elements: Callable[[int, int], torch.Tensor]
     of_others: bool = False
+    chunks: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
 
     @property
     def numel(self) -> int:
@@ -64,14 +66,16 @@ class Stored:
         )
 
     @staticmethod
-    def made(shape: Sequence[int], dtype: torch.dtype, make: Callable[[], torch.Tensor]) -> Stored:
+    def made(
+        shape: Sequence[int], dtype: torch.dtype, make: Callable[[], torch.Tensor], chunks=()
+    ) -> Stored:
         """What ``make`` gives, asked anew for each range; of a range the whole does not stay."""
 
         def elements(begin: int, end: int) -> torch.Tensor:
             whole = make().reshape(-1)
             return whole if end - begin == len(whole) else whole[begin:end].clone()
 
-        return Stored(tuple(shape), dtype, elements)
+        return Stored(tuple(shape), dtype, elements, chunks=tuple(chunks))
 
 
 def room(numel: int, dtype: torch.dtype) -> torch.Tensor:

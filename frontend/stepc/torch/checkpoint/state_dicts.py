@@ -17,6 +17,7 @@ from ..step.codes_of_others import (
     coded_names,
     corrected,
     decoded_groups,
+    parts_of,
     refuse_groups,
 )
 from ..step.saved_codes import decode_state
@@ -191,13 +192,14 @@ def _of_flashoptim(found: dict[str, Stored], key: str, name: str, path: str) -> 
     if scales is None:
         raise CheckpointError(path, f"has state '{key}' of '{name}' as codes without scales")
     try:
-        refuse_groups(codes, scales)
+        parts = parts_of(codes, scales)
+        refuse_groups(codes, scales, parts)
     except ValueError as error:
         raise CheckpointError(path, f"has state '{key}' of '{name}' as {error}") from None
 
     def decode():
         with reading(path):
-            return decoded_groups(codes.read(), scales.read())
+            return decoded_groups(codes.read(), scales.read(), parts)
 
     return Stored.made(codes.shape, torch.float32, decode)
 

@@ -16,7 +16,7 @@ divide to the last bit but one; here quotients are rounded.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -96,24 +96,54 @@ def coded_names(own: dict) -> Iterator[str]:
             yield key.removesuffix(CODES)
 
 
-def refuse_groups(codes, scales) -> None:
-    """ValueError for what are no codes of FlashOptim; of tensors, or of what has their shapes."""
+def refuse_groups(codes, scales, parts: Sequence[int] = ()) -> None:
+    """ValueError for what are no codes of FlashOptim; of tensors, or of what has their shapes.
+    ``parts``: see :func:`decoded_groups`."""
     count, groups = math.prod(codes.shape), math.prod(scales.shape)
     if codes.dtype not in (torch.int8, torch.uint8) or scales.dtype.itemsize != 2:
         raise ValueError(
             f"codes of {codes.dtype} and scales of {scales.dtype}, expected torch.int8 or "
             "torch.uint8, and torch.float16"
         )
-    if groups != -(-count // _GROUP):
-        raise ValueError(f"{groups} scales of {count} codes, expected one for each {_GROUP}")
+    if groups != sum(_groups(parts or (count,))):
+        of = f" in {len(parts)} parts" if len(parts) > 1 else ""
+        raise ValueError(f"{groups} scales of {count} codes{of}, expected one for each {_GROUP}")
 
 
-def decoded_groups(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+def _groups(parts: Sequence[int]) -> list[int]:
+    """In parts of so many elements."""
+    return [-(-size // _GROUP) for size in parts]
+
+
+def parts_of(codes, scales) -> list[int]:
+    """Elements of the parts of codes that ranks saved, each of which has groups of its own. Both
+    have ``chunks``. ValueError for parts that do not lie one behind the other, or whose scales
+    lie elsewhere."""
+    if len(codes.chunks) < 2:
+        return [math.prod(codes.shape)]
+    rest, words = tuple(codes.shape[1:]), "scales are of groups of what each rank had"
+    for offsets, sizes in codes.chunks:
+        if any(offsets[1:]) or tuple(sizes[1:]) != rest:
+            raise ValueError(f"codes in parts of shape {tuple(sizes)} of {codes.shape}: {words}")
+    parts = [math.prod(sizes) for _, sizes in codes.chunks if math.prod(sizes)]
+    theirs = [math.prod(sizes) for _, sizes in scales.chunks if math.prod(sizes)]
+    if any(size % _GROUP for size in parts[:-1]) and theirs != _groups(parts):
+        raise ValueError(f"codes in parts of {parts} and scales in parts of {theirs}: {words}")
+    return parts
+
+
+def decoded_groups(
+    codes: torch.Tensor, scales: torch.Tensor, parts: Sequence[int] = ()
+) -> torch.Tensor:
     """What codes of FlashOptim stand for, in float32. ``scales``: float16, or its bits as
-    bfloat16, which it makes of them beside parameters of that dtype."""
+    bfloat16, which it makes of them beside parameters of that dtype. ``parts``: how many elements
+    follow each other that are in groups for themselves; none: all of them."""
     signed = codes.dtype is torch.int8
-    count = codes.numel()
-    of = scales.detach().reshape(-1).view(torch.float16).float().repeat_interleave(_GROUP)[:count]
+    parts = parts or (codes.numel(),)
+    own = scales.detach().reshape(-1).view(torch.float16).float().split(_groups(parts))
+    of = torch.cat([
+        scale.repeat_interleave(_GROUP)[:size] for scale, size in zip(own, parts, strict=True)
+    ])  # fmt: skip
     values = codes.detach().reshape(-1).float() / (127.0 if signed else 255.0)
     if signed:
         return (values / (2.0 - values.abs()) * of).view(codes.shape)
