@@ -289,6 +289,8 @@ def test_broken_states_of_flashoptim():
     codes, scales = torch.zeros((40, 33), dtype=torch.int8), torch.ones(42, dtype=torch.float16)
     cases = [
         ({"exp_avg::quantized": codes}, "codes without scales"),
+        ({"exp_avg::scales": scales}, "scales without codes"),
+        ({"exp_avg": torch.ones(40, 33), "exp_avg::scales": scales}, "scales without codes"),
         ({"exp_avg::quantized": codes, "exp_avg::scales": scales[:41]},
          "41 scales of 1320 codes, expected one for each 32"),
         ({"exp_avg::quantized": codes.short(), "exp_avg::scales": scales}, "codes of torch.int16"),

@@ -309,6 +309,29 @@ def test_features_that_make_another_gradient(more):
     bnb.AdamW(make_params(SHAPES), percentile_clipping=100, **more)
 
 
+def test_an_accumulation_of_one_step_is_none():
+    lists = [make_params(SHAPES)]
+    lists.append(clone_params(lists[0]))
+    first = KINDS["SGD"](lists[0], percentile_clipping=5, accumulation_steps=1)
+    run(first, lists[0], range(1, 6))
+    run(KINDS["SGD"](lists[1], percentile_clipping=5), lists[1], range(1, 6))
+    assert bits_equal(*lists)
+
+
+def test_a_universal_checkpoint_has_no_norms(tmp_path):
+    """DeepSpeed takes every file of a parameter for a state of its shape."""
+    params = make_params(SHAPES)
+    optimizer = bnb.AdamW32bit(zip("abc", params, strict=True), percentile_clipping=5)
+    run(optimizer, params, range(1, 4))
+    checkpoint.save(optimizer, tmp_path / "saved", "universal")
+    files = {path.name for path in (tmp_path / "saved").rglob("zero/*/*.pt")}
+    assert files == {"fp32.pt", "exp_avg.pt", "exp_avg_sq.pt", "step.pt"}
+    other = bnb.AdamW32bit(zip("abc", make_params(SHAPES), strict=True), percentile_clipping=5)
+    checkpoint.load(other, tmp_path / "saved", parameters=True)
+    assert bits_equal([other.state[p]["exp_avg"] for p in other.param_groups[0]["params"]],
+                      [optimizer.state[p]["exp_avg"] for p in params])  # fmt: skip
+
+
 def test_args_say_it():
     args = SimpleNamespace(optim_bits=8, min_8bit_size=4096, max_unorm=0.0, skip_zeros=False)
     assert bnb.AdamW(make_params(SHAPES), args=args).percentile_clipping == percentile.NONE

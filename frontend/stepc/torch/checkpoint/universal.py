@@ -15,6 +15,7 @@ import os
 import torch
 
 from ...errors import CheckpointError
+from ..bitsandbytes.percentile import COUNT, VECTOR
 from .archives import read_archive, reading, write_archive, writing
 from .deepspeed_zero import add_scaler, named_by
 from .form import Checkpoint, Stored
@@ -119,7 +120,8 @@ def _groups(folder: str, path: str, names: list[str]) -> list[dict]:
 
 def write(checkpoint: Checkpoint, path: str, each=lambda _: None) -> None:
     """What DeepSpeed's ZeRO 1, 2 and 3 load with ``load_universal_checkpoint``: the float32 of
-    every parameter has to be there. The model's buffers and the schedule are not in it."""
+    every parameter has to be there. The model's buffers and the schedule are not in it, nor the
+    norms of ``percentile_clipping``."""
     lacks = [name for name in checkpoint.names if name not in checkpoint.parameters]
     if not checkpoint.named or lacks:
         of = f"'{lacks[0]}'" if lacks and checkpoint.named else "any parameter"
@@ -144,6 +146,8 @@ def write(checkpoint: Checkpoint, path: str, each=lambda _: None) -> None:
             os.makedirs(own)
             states = {_MASTER: checkpoint.parameters[name], **checkpoint.states.get(name, {})}
             for state, stored in states.items():
+                if state in (VECTOR, COUNT):  # DeepSpeed takes every file for a state
+                    continue
                 whole = stored if state == "step" else {"param": stored}
                 if state == "step" and _counts_in_python(checkpoint, name):
                     whole = int(stored.read())

@@ -189,7 +189,9 @@ def in_floats(state_dict: dict, groups: list[dict]) -> dict:
 
 
 def _has_codes(own: dict) -> bool:
-    return any(_kind(_local(value)) for value in own.values()) or any(coded_names(own))
+    return any(_kind(_local(value)) for value in own.values()) or any(
+        isinstance(key, str) and key.endswith((CODES, SCALES)) for key in own
+    )
 
 
 def _local(value):
@@ -198,6 +200,10 @@ def _local(value):
 
 @torch.no_grad()
 def _decoded(own: dict, words: str) -> dict:
+    scaled = [str(key).removesuffix(SCALES) for key in own if str(key).endswith(SCALES)]
+    for name in scaled:
+        if f"{name}{CODES}" not in own:
+            raise ValueError(f"state '{name}' of {words} has scales without codes")
     made = {name: value for name, value in own.items() if not str(name).endswith((CODES, SCALES))}
     of_groups = [(name, own[f"{name}{CODES}"]) for name in coded_names(own)]
     of_torchao = [(name, value) for name, value in made.items() if _kind(_local(value))]
