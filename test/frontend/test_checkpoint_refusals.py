@@ -94,6 +94,8 @@ def test_files_that_are_cut_off(tmp_path, layout):
     ck.save(optimizer_of(values(), steps=2), tmp_path / "whole", layout)
     whole, optimizer = tmp_path / "whole", fresh()
     files = sorted(p for p in whole.rglob("*") if p.is_file()) if whole.is_dir() else [whole]
+    # What DeepSpeed's stage 3 alone looks for is not read here.
+    files = [path for path in files if not path.name.startswith("zero_pp_rank")]
     for path in files[:: max(len(files) // 8, 1)]:
         data = path.read_bytes()
         for size in (0, 1, 10, len(data) // 2, len(data) - 1):
