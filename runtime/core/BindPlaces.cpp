@@ -44,19 +44,30 @@ int64_t stepc::getPieceCut(const std::vector<PlacedState> &states,
   return cut;
 }
 
-/// What a plan that runs elsewhere cannot have in a store.
+/// A window on a device is of what lies in a store or of what codes stand for.
+void Binder::requireOneWindow() const {
+  if (model.place.device_type == kDLCPU)
+    return;
+  bool codes = !model.codes.empty(), places = !model.places.empty();
+  const NewTensor *last = nullptr;
+  for (const NewTensor &tensor : created) {
+    codes |= !tensor.codes.empty();
+    places |= !tensor.places.empty();
+    if (!tensor.codes.empty() || !tensor.places.empty())
+      last = &tensor;
+  }
+  if (codes && places)
+    fail(STEPC_INVALID_ARGUMENT,
+         "tensor %s: states lie on disk, and states are codes: a plan on %s "
+         "has one or the other",
+         last->name.c_str(), plan.engine->getName().c_str());
+}
+
+/// What a plan cannot have in a store.
 void Binder::requirePlaceable(const NewTensor &tensor, size_t operand) const {
   const Variant &variant = getVariant(tensor);
   const char *state = variant.operands[operand].name.c_str();
   const char *name = tensor.name.c_str();
-  if (model.place.device_type != kDLCPU &&
-      (!model.codes.empty() ||
-       std::any_of(created.begin(), created.end(),
-                   [](const NewTensor &own) { return !own.codes.empty(); })))
-    fail(STEPC_INVALID_ARGUMENT,
-         "tensor %s: state '%s' is on disk, and states are codes: on %s there "
-         "can be one of both",
-         name, state, plan.engine->getName().c_str());
   if (operand >= 64)
     fail(STEPC_INVALID_ARGUMENT,
          "tensor %s: state '%s' is operand %zu, the first 64 can be on disk",
@@ -107,8 +118,7 @@ void Binder::setPlaces(NewTensor &tensor) const {
     if (first != model.store->contains(codes.scales))
       fail(STEPC_INVALID_ARGUMENT,
            "tensor %s: of state '%s' the codes or the scales are on disk, and "
-           "the "
-           "others are not",
+           "the others are not",
            tensor.name.c_str(),
            variant.operands[size_t(codes.operand)].name.c_str());
     if (!first)

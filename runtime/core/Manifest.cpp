@@ -206,6 +206,13 @@ int64_t Variant::getFootprint() const {
   return bytes;
 }
 
+size_t Manifest::getMostEntries() const {
+  size_t most = 0;
+  for (const Variant &variant : variants)
+    most = std::max(most, variant.schedule.size());
+  return most;
+}
+
 bool Manifest::selectSame(const std::vector<int64_t> &left,
                           const std::vector<int64_t> &right) const {
   for (size_t i = 0; i < options.size(); ++i)

@@ -342,6 +342,8 @@ struct Manifest {
 
   /// Round r runs after segment r; one more segment follows the last.
   int64_t getNumSegments() const { return int64_t(rounds.size()) + 1; }
+  /// Of the longest schedule.
+  size_t getMostEntries() const;
   /// Whether the values select the same variants; integers do not select.
   bool selectSame(const std::vector<int64_t> &left,
                   const std::vector<int64_t> &right) const;

@@ -13,12 +13,7 @@
 using namespace stepc;
 using namespace stepc::cuda;
 
-int64_t stepc::cuda::countCodesWindows(const WorkspaceNeed &need,
-                                       size_t numClasses) {
-  return need.codedStates == 0
-             ? 0
-             : 2 * need.codedTotal / kCodesWindowBytes + int64_t(numClasses);
-}
+static_assert(kCodeBlock == STEPC_CODES_BLOCK);
 
 int64_t stepc::cuda::getCodesBytes(const WorkspaceNeed &need) {
   return std::min(need.codedTotal,

@@ -28,9 +28,6 @@ namespace stepc::cuda {
 /// H100's 50.
 inline constexpr int64_t kCodesWindowBytes = int64_t(16) << 20;
 
-/// How many windows there are at most in any class; two side by side have more
-/// than the bytes of one.
-int64_t countCodesWindows(const WorkspaceNeed &need, size_t numClasses);
 /// The bytes of their scratch memory.
 int64_t getCodesBytes(const WorkspaceNeed &need);
 

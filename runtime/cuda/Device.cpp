@@ -114,18 +114,9 @@ DeviceBlock::DeviceBlock(std::shared_ptr<const Device> ownDevice, size_t size,
 }
 
 DeviceBlock::~DeviceBlock() {
-  if (!address)
-    return;
-  // Nothing can be done about an error: the context may be gone.
-  CUcontext popped = nullptr;
-  const DriverTable &driver = device->getDriver();
-  if (driver.cuCtxPushCurrent(device->getContext()) != CUDA_SUCCESS)
-    return;
-  {
-    CaptureScope scope(*device);
-    driver.cuMemFree(address);
-  }
-  driver.cuCtxPopCurrent(&popped);
+  if (address)
+    freeIn(*device,
+           [&](const DriverTable &driver) { driver.cuMemFree(address); });
 }
 
 DeviceBlock::DeviceBlock(DeviceBlock &&other) noexcept

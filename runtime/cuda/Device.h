@@ -89,6 +89,21 @@ private:
 /// and unusable because another one does. The device's context is current.
 bool isCapturing(const Device &device, CUstream stream);
 
+/// Runs what frees something of a device, in its context, which may be gone:
+/// nothing can be done about an error.
+template <typename Free>
+void freeIn(const Device &device, Free &&free) noexcept {
+  const DriverTable &driver = device.getDriver();
+  if (driver.cuCtxPushCurrent(device.getContext()) != CUDA_SUCCESS)
+    return;
+  {
+    CaptureScope scope(device);
+    free(driver);
+  }
+  CUcontext popped = nullptr;
+  driver.cuCtxPopCurrent(&popped);
+}
+
 /// A block of device memory. Its contents are not initialized.
 class DeviceBlock {
 public:

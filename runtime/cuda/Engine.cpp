@@ -174,56 +174,54 @@ void cuda::Engine::reserveTensors(size_t numTensors) {
 /// row more.
 void cuda::Engine::reserveRows(size_t rowClass) {
   const RowClass &rows = model.classes[rowClass];
-  int64_t numWindows = countCodesWindows(need, model.classes.size());
-  int64_t numPieces =
-      numWindows + placed.countWindows(need, model.classes.size());
-  executor.reserveRows(rowClass,
-                       rows.getTableCapacity() + numPieces * rows.getRowWords(),
-                       rows.getChunkCapacity(), rows.getFinishCapacity());
-  if (numPieces > numWindows)
-    placed.reserveRows(rowClass, numPieces - numWindows);
-  if (numWindows)
+  int64_t numWindows = countWindows();
+  executor.reserveRows(
+      rowClass, rows.getTableCapacity() + numWindows * rows.getRowWords(),
+      rows.getChunkCapacity(), rows.getFinishCapacity());
+  if (need.piece)
+    placed.reserveRows(rowClass, numWindows);
+  if (need.codedStates)
     coded[rowClass].reserve(rows, numWindows,
                             model.getManifest().getNumSegments());
 }
 
-/// All rows are worked on at once, but where states are codes.
+/// All rows are worked on at once, but where a step has windows.
 void cuda::Engine::reserveWorkspace(const WorkspaceNeed &own) {
   executor.reserveWorkspace(size_t(own.total));
   need = own;
   if (need.codedStates)
     reserveCodes();
-  if (need.piece)
-    reservePlaced();
+  placed.reserve(need);
+  auto windows = size_t(countWindows());
+  size_t segments = size_t(model.getManifest().getNumSegments());
+  executor.reserveLaunches(
+      windows * (2 * segments + model.getManifest().getMostEntries()));
 }
 
-void cuda::Engine::reservePlaced() {
-  placed.reserve(need);
-  const Manifest &manifest = model.getManifest();
-  size_t mostEntries = 0;
-  for (const Variant &variant : manifest.variants)
-    mostEntries = std::max(mostEntries, variant.schedule.size());
-  auto numWindows = size_t(placed.countWindows(need, model.classes.size()));
-  executor.reservePlaced(
-      &placed,
-      numWindows * (2 * size_t(manifest.getNumSegments()) + mostEntries));
+/// How many windows a class has at most; two side by side have more than the
+/// bytes of one. There are such of codes, or of what lies in a store.
+int64_t cuda::Engine::countWindows() const {
+  auto count = [&](int64_t total, int64_t bytes) {
+    return 2 * total / bytes + int64_t(model.classes.size());
+  };
+  if (need.codedStates)
+    return count(need.codedTotal, kCodesWindowBytes);
+  return need.piece
+             ? count(need.placedTotal, model.store->getConfig().windowBytes)
+             : 0;
 }
 
 void cuda::Engine::reserveCodes() {
   coded.resize(model.classes.size());
   const Manifest &manifest = model.getManifest();
-  size_t mostStates = 0, mostEntries = 0;
-  for (const Variant &variant : manifest.variants) {
+  size_t mostStates = 0;
+  for (const Variant &variant : manifest.variants)
     mostStates = std::max(mostStates, variant.states.size());
-    mostEntries = std::max(mostEntries, variant.schedule.size());
-  }
-  auto numWindows = size_t(countCodesWindows(need, model.classes.size()));
-  auto passes = 2 * size_t(manifest.getNumSegments() * kCodeFormats);
-  size_t words = 2 * size_t(manifest.getNumSegments()) *
-                 (size_t(need.codedStates) + numWindows * mostStates) *
+  auto numWindows = size_t(countWindows());
+  auto passes = 2 * size_t(manifest.getNumSegments());
+  size_t words = passes * (size_t(need.codedStates) + numWindows * mostStates) *
                  STEPC_CODES_ENTRY_WORDS;
-  executor.reserveCodes(size_t(getCodesBytes(need)), words,
-                        numWindows * (passes + mostEntries));
+  executor.reserveCodes(size_t(getCodesBytes(need)), words);
   reserveAtLeast(step.codes, words);
 }
 
@@ -231,6 +229,7 @@ void cuda::Engine::reserveCodes() {
 void cuda::Engine::commit() noexcept {
   model.exchange.freeReplaced();
   placed.commit();
+  executor.setPlaced(placed.any() ? &placed : nullptr);
 }
 
 /// The next step or upload does it, for all tensors.

@@ -99,7 +99,7 @@ private:
   void requireNoCapture(const char *call);
   void reserveRounds(size_t numTensors, size_t numGroups);
   void reserveCodes();
-  void reservePlaced();
+  int64_t countWindows() const;
   size_t countCarriedWords(size_t numTensors) const;
   bool listsAreStored() const;
   void leaveToDevice();
@@ -109,6 +109,7 @@ private:
   // EngineLists.cpp
   void list(bool activeOnly);
   void listRows();
+  uint64_t getWrites(size_t variant) const;
   void listCodes(ListedRows &rows);
   void listPlaced(ListedRows &rows);
   void listScalars(bool activeOnly);

@@ -18,6 +18,14 @@
 using namespace stepc;
 using namespace stepc::cuda;
 
+/// In which segments a variant changes what a caller has.
+uint64_t cuda::Engine::getWrites(size_t variant) const {
+  uint64_t writes = 0;
+  for (int64_t s = 0; s < model.getManifest().getNumSegments() && s < 64; ++s)
+    writes |= uint64_t(model.getSegment(variant, s).changes != 0) << s;
+  return writes;
+}
+
 /// The classes that have rows.
 void cuda::Engine::listRows() {
   step.rows.clear();
@@ -30,6 +38,7 @@ void cuda::Engine::listRows() {
     ListedRows rows = {};
     static_cast<RowList &>(rows) = model.classes[c].getList();
     rows.rowClass = c;
+    rows.writes = getWrites(c / 2);
     if (model.classes[c].hasCodes())
       listCodes(rows);
     if (placed.any() && rows.rowPlaces)

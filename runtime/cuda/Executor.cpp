@@ -127,16 +127,10 @@ void Executor::reserveWorkspace(size_t bytes) {
   reserve(workspace, bytes, "the workspace");
 }
 
-void Executor::reserveCodes(size_t bytes, size_t words, size_t numLaunches) {
+void Executor::reserveCodes(size_t bytes, size_t words) {
   ContextScope scope(*device);
   reserve(codesScratch, bytes, "what codes stand for");
   reserve(codes, words);
-  launches.reserve(numOwnLaunches + numLaunches);
-}
-
-void Executor::reservePlaced(PlacedRun *own, size_t numLaunches) {
-  launches.reserve(numOwnLaunches + numLaunches);
-  placed = own;
 }
 
 void Executor::reserveCohorts(size_t cohorts, size_t slots) {

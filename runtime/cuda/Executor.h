@@ -8,9 +8,9 @@
 // A step is a list of launches, made of the manifest's schedule: for each
 // segment the scalars of its cohorts, then each kernel over the rows of each
 // class, then the round; at the end the counts. It is enqueued on the caller's
-// stream; nothing waits, allocates, or copies from the host's memory. Before
-// it, what the device does not know yet is stored there, as arguments of
-// launches.
+// stream; nothing waits, allocates, or copies from the host's memory, but where
+// states lie in a store (PlacedRun.h). Before it, what the device does not know
+// yet is stored there, as arguments of launches.
 //
 // Whether a step is skipped is decided on the device: all launches that a skip
 // concerns look at a word there.
@@ -48,6 +48,8 @@ namespace stepc::cuda {
 /// The rows of a class that a step takes.
 struct ListedRows : RowList {
   size_t rowClass;
+  /// Whether it changes what a caller has in a segment, a bit for each.
+  uint64_t writes;
   /// Those whose states are codes, window by window; null: none are.
   const CodedWindows *coded;
   /// Whether states of some lie in a store.
@@ -112,11 +114,14 @@ public:
   void reserveRows(size_t rowClass, int64_t tableWords, int64_t numChunks,
                    int64_t numFinishes);
   void reserveWorkspace(size_t bytes);
-  /// For states that are codes: scratch memory, entries of so many words, and
-  /// so many launches besides.
-  void reserveCodes(size_t bytes, size_t words, size_t numLaunches);
-  /// For states in a store: what brings them, and so many launches besides.
-  void reservePlaced(PlacedRun *own, size_t numLaunches);
+  /// For so many launches beside those of a step without windows.
+  void reserveLaunches(size_t numMore) {
+    launches.reserve(numOwnLaunches + numMore);
+  }
+  /// For states that are codes: scratch memory, and entries of so many words.
+  void reserveCodes(size_t bytes, size_t words);
+  /// What brings states that lie in a store; null: none do.
+  void setPlaced(PlacedRun *own) { placed = own; }
   bool hasCodes(int32_t format) const {
     return format <= kCodeFormats &&
            launcher.getModule().getDecode(format).function;
@@ -187,8 +192,7 @@ private:
   /// only argument; a window of states that is waited for, and is over.
   enum class Between : uint8_t { Round, Await, Release };
 
-  /// One launch of a step. Its kernel writes tensors where `rowClass` is that
-  /// of rows.
+  /// One launch of a step; `rowClass` is that of its rows, or -1.
   struct Launch {
     const Kernel *kernel;
     int64_t blocks;
@@ -196,6 +200,8 @@ private:
     int64_t numArguments;
     int64_t arguments[7];
     Between between = Between::Round;
+    /// Whether it changes what a caller has.
+    bool writes = false;
   };
 
   // Memory, and what graphs rely on.
@@ -231,6 +237,7 @@ private:
   void enqueue(const DescribeRows &describe);
   void enqueueAll(const DescribeRows &describe, bool &written);
   void enqueueBetween(const Launch &launch);
+  [[noreturn]] void failPlaced(const Error &error, size_t next, bool changed);
   void enqueueRound(int64_t round);
   bool isSkipped();
   void clearLaunches();
@@ -273,7 +280,6 @@ private:
   std::vector<Launch> launches;
   /// How many a step has at most that decodes and encodes nothing.
   size_t numOwnLaunches = 0;
-  /// Brings states that lie in a store; null: none do.
   PlacedRun *placed = nullptr;
   /// Whether launches look at whether the step is skipped.
   bool gated = false;

@@ -120,7 +120,9 @@ void Executor::addWindow(const ListedRows &rows, const RowWindow &window,
                         {int64_t(tables[rows.rowClass].getAddress()),
                          rows.call.rowWords, int64_t(list.getAddress()),
                          workspace ? int64_t(workspace->getAddress()) : 0,
-                         begin, end, getSkip()}});
+                         begin, end, getSkip()},
+                        Between::Round,
+                        (rows.writes >> segment & 1) != 0});
   }
 }
 
@@ -236,9 +238,18 @@ bool Executor::isSkipped() {
 }
 
 void Executor::enqueueAll(const DescribeRows &describe, bool &written) {
-  for (Launch &launch : launches) {
+  bool changed = false;
+  for (size_t k = 0; k < launches.size(); ++k) {
+    Launch &launch = launches[k];
     if (!launch.kernel) {
-      enqueueBetween(launch);
+      try {
+        enqueueBetween(launch);
+      } catch (const Error &error) {
+        if (error.getStatus() != STEPC_STORE_ERROR)
+          throw;
+        written = changed;
+        failPlaced(error, k + 1, changed);
+      }
       continue;
     }
     launcher.launch(*launch.kernel, launch.blocks, launch.arguments,
@@ -248,34 +259,43 @@ void Executor::enqueueAll(const DescribeRows &describe, bool &written) {
                                  : describe(size_t(launch.rowClass));
                     });
     written |= launch.rowClass >= 0;
+    changed |= launch.writes;
   }
 }
 
-/// Enqueues the list. Once a kernel that writes tensors is on the stream, an
-/// error leaves them updated in part.
+/// A store has failed before launch `next`. On several ranks this one goes
+/// through the rounds that the others wait in, of whose results it makes
+/// nothing.
+void Executor::failPlaced(const Error &error, size_t next, bool changed) {
+  bool crossed = false;
+  for (size_t k = next; k < launches.size(); ++k) {
+    if (launches[k].kernel || launches[k].between != Between::Round)
+      continue;
+    enqueueRound(launches[k].arguments[0]);
+    crossed = true;
+  }
+  broken |= crossed;
+  if (!changed && !crossed)
+    throw error;
+  fail(STEPC_STORE_ERROR, "%s; %s", error.what(),
+       changed ? "some tensors were stepped before, and others were not"
+               : "other ranks have gone on");
+}
+
+/// Enqueues the list. Once a kernel over rows is on the stream, an error leaves
+/// tensors updated in part.
 void Executor::enqueue(const DescribeRows &describe) {
   bool written = false;
-  auto giveUp = [&] {
-    broken |= written && !STEPC_FAULT("device-half-a-step-goes-on");
-    if (placed)
-      placed->abandon(launcher);
-  };
-  try {
-    guard([&] {
-      try {
-        enqueueAll(describe, written);
-      } catch (...) {
-        giveUp();
-        throw;
-      }
-    });
-  } catch (const Error &error) {
-    if (error.getStatus() != STEPC_STORE_ERROR || !written)
+  guard([&] {
+    try {
+      enqueueAll(describe, written);
+    } catch (...) {
+      broken |= written && !STEPC_FAULT("device-half-a-step-goes-on");
+      if (placed)
+        placed->abandon(launcher);
       throw;
-    fail(STEPC_STORE_ERROR,
-         "%s; some tensors were stepped before, and others were not",
-         error.what());
-  }
+    }
+  });
 }
 
 /// The calls of a round, behind what writes what crosses.

@@ -1,4 +1,4 @@
-//===- HostMemory.cpp - memory of the host that a device reaches ----------===//
+//===- HostMemory.cpp - host memory that a device reaches -----------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -59,18 +59,13 @@ HostBlock::HostBlock(std::shared_ptr<const Device> ownDevice, int64_t bytes)
   };
 }
 
-/// As that of a block of device memory: the driver waits for all work that may
-/// use it, and nothing can be done about an error.
+/// Drivers wait for all work that may use it, as for a block of the device's
+/// memory; their reference does not say so of this call, and tools/gpu/kit
+/// looks whether it is so.
 HostBlock::~HostBlock() {
-  CUcontext popped = nullptr;
-  const DriverTable &driver = device->getDriver();
-  if (!address || driver.cuCtxPushCurrent(device->getContext()) != CUDA_SUCCESS)
-    return;
-  {
-    CaptureScope scope(*device);
-    driver.cuMemFreeHost(address);
-  }
-  driver.cuCtxPopCurrent(&popped);
+  if (address)
+    freeIn(*device,
+           [&](const DriverTable &driver) { driver.cuMemFreeHost(address); });
 }
 
 DLManagedTensor *cuda::takeHost(const StepcCudaConfig &config, int64_t bytes) {
@@ -86,9 +81,14 @@ DLManagedTensor *cuda::takeHost(const StepcCudaConfig &config, int64_t bytes) {
 }
 
 bool cuda::isHost(const StepcCudaConfig &config, uintptr_t address) {
+  std::shared_ptr<const Device> device = openDevice(config);
+  ContextScope scope(*device);
   int type = 0;
-  return openDevice(config)->getDriver().cuPointerGetAttribute(
-             &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) ==
-             CUDA_SUCCESS &&
-         type == CU_MEMORYTYPE_HOST;
+  CUresult result = device->getDriver().cuPointerGetAttribute(
+      &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+  // It is none that the driver knows.
+  if (result == CUDA_ERROR_INVALID_VALUE)
+    return false;
+  device->require(result, "cuPointerGetAttribute");
+  return type == CU_MEMORYTYPE_HOST;
 }

@@ -1,5 +1,4 @@
-//===- HostMemory.h - memory of the host that a device reaches ----*- C++
-//-*-===//
+//===- HostMemory.h - host memory that a device reaches ---------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

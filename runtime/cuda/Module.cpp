@@ -81,18 +81,11 @@ Module::Module(std::shared_ptr<const Package> ownPackage,
   }
 }
 
+/// Kernels that were launched have ended: an engine has freed its memory
+/// before.
 Module::~Module() {
-  CUcontext popped = nullptr;
-  const DriverTable &driver = device->getDriver();
-  if (driver.cuCtxPushCurrent(device->getContext()) != CUDA_SUCCESS)
-    return;
-  // Kernels that were launched have ended: an engine has freed its memory
-  // before.
-  {
-    CaptureScope scope(*device);
-    driver.cuModuleUnload(module);
-  }
-  driver.cuCtxPopCurrent(&popped);
+  freeIn(*device,
+         [&](const DriverTable &driver) { driver.cuModuleUnload(module); });
 }
 
 void Module::load(const DeviceCode &code) {

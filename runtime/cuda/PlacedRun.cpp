@@ -40,15 +40,9 @@ MappedRing::MappedRing(std::shared_ptr<const Device> ownDevice,
 
 /// Nothing that was enqueued uses it: each window was waited for.
 MappedRing::~MappedRing() {
-  CUcontext popped = nullptr;
-  const DriverTable &driver = device->getDriver();
-  if (driver.cuCtxPushCurrent(device->getContext()) != CUDA_SUCCESS)
-    return;
-  {
-    CaptureScope scope(*device);
+  freeIn(*device, [&](const DriverTable &driver) {
     driver.cuMemHostUnregister(ring->getData(0));
-  }
-  driver.cuCtxPopCurrent(&popped);
+  });
 }
 
 /// In a forked process the ring stays, as cpu/PlacedRun.h says; a device cannot
@@ -56,14 +50,6 @@ MappedRing::~MappedRing() {
 PlacedRun::~PlacedRun() {
   if (ring && model.store->isForeign()) [[maybe_unused]]
     const MappedRing *left = ring.release();
-}
-
-int64_t PlacedRun::countWindows(const WorkspaceNeed &need,
-                                size_t numClasses) const {
-  if (need.piece == 0)
-    return 0;
-  const int64_t windowBytes = model.store->getConfig().windowBytes;
-  return 2 * need.placedTotal / windowBytes + int64_t(numClasses);
 }
 
 void PlacedRun::reserve(const WorkspaceNeed &need) {
@@ -185,15 +171,20 @@ bool PlacedRun::isUsed(size_t rowClass, int64_t segment) const {
 //===----------------------------------------------------------------------===//
 
 void PlacedRun::begin() {
-  turns.clear();
-  loaded = done = 0;
+  numTurns = loaded = done = 0;
   skipped = false;
   taken.assign(size_t((*ring)->getNumSlots()), false);
 }
 
 void PlacedRun::add(size_t rowClass, size_t window, int64_t segment) {
-  turns.push_back(
-      {rowClass, window, segment, getSlot(classes[rowClass], window), {}});
+  if (numTurns == turns.size())
+    turns.emplace_back();
+  Turn &turn = turns[numTurns++];
+  turn.rowClass = rowClass;
+  turn.window = window;
+  turn.segment = segment;
+  turn.slot = getSlot(classes[rowClass], window);
+  turn.spans.clear();
 }
 
 /// What of a window crosses. What lies side by side in both is one span.
@@ -221,7 +212,7 @@ void PlacedRun::setSpans(Turn &turn) const {
 /// Has the windows ahead read that find their slots free, of the segment under
 /// way.
 void PlacedRun::load() {
-  for (; loaded < turns.size(); ++loaded) {
+  for (; loaded < numTurns; ++loaded) {
     Turn &turn = turns[loaded];
     if (turn.segment != turns[done].segment || taken[size_t(turn.slot)])
       return;
@@ -250,7 +241,7 @@ void PlacedRun::release(Launcher &launcher) {
   if (!STEPC_FAULT("placed-not-written"))
     (*ring)->write(turn.slot, turn.spans);
   taken[size_t(turn.slot)] = false;
-  if (done < turns.size() && !isFirst(done))
+  if (done < numTurns && !isFirst(done))
     load();
   else
     (*ring)->settle();

@@ -70,9 +70,6 @@ public:
   void commit() noexcept;
   bool any() const { return ring != nullptr; }
   int64_t getBytes() const { return ring ? (*ring)->getBytes() : 0; }
-  /// How many windows a class has at most; two side by side have more than the
-  /// bytes of one.
-  int64_t countWindows(const WorkspaceNeed &need, size_t numClasses) const;
 
   // The lists of a step, class after class.
   void beginLists() { numWindows = 0; }
@@ -126,7 +123,9 @@ private:
   std::vector<Class> classes;
   int64_t numWindows = 0;
 
+  /// The first of them are of the step; the others' memory is kept.
   std::vector<Turn> turns;
+  size_t numTurns = 0;
   /// Of these so many are loaded, and are over.
   size_t loaded = 0;
   size_t done = 0;

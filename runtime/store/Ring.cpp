@@ -11,8 +11,8 @@
 #include "core/Status.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <new>
+#include <sys/mman.h>
 #include <system_error>
 
 using namespace stepc;
@@ -22,16 +22,21 @@ using namespace stepc::store;
 /// the bytes, and some of them together keep a disk busy.
 static constexpr int64_t kRequestBytes = 1 << 20;
 
+/// With all of its pages: no step takes page faults.
+PageMap::PageMap(int64_t bytes) : bytes(bytes) {
+  void *mapped = mmap(nullptr, size_t(bytes), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (mapped == MAP_FAILED)
+    throw std::bad_alloc();
+  (void)madvise(mapped, size_t(bytes), MADV_DONTFORK);
+  begin = static_cast<char *>(mapped);
+}
+
+PageMap::~PageMap() { munmap(begin, size_t(bytes)); }
+
 Ring::Ring(std::shared_ptr<Store> ownStore, int64_t bytes)
     : store(std::move(ownStore)), slotBytes(roundUpToPage(bytes)),
-      memory(nullptr, std::free), slots(size_t(store->getConfig().numWindows)) {
-  memory.reset(static_cast<char *>(
-      std::aligned_alloc(size_t(kPage), size_t(getBytes()))));
-  if (!memory)
-    throw std::bad_alloc();
-  // No step takes page faults.
-  for (int64_t i = 0; i < getBytes(); i += kPage)
-    memory.get()[i] = 0;
+      slots(size_t(store->getConfig().numWindows)), memory(getBytes()) {
   try {
     for (int i = 0; i < store->getConfig().numThreads; ++i)
       threads.emplace_back([this] { serve(); });

@@ -39,6 +39,23 @@ struct Span {
   bool reads = true;
 };
 
+/// Pages of the system's own, which a forked process does not get: it would
+/// have this one go on with copies of them, and transfers that pass the
+/// system's cache, or a device that has them mapped, with the old ones.
+class PageMap {
+public:
+  explicit PageMap(int64_t bytes);
+  ~PageMap();
+  PageMap(const PageMap &) = delete;
+  PageMap &operator=(const PageMap &) = delete;
+
+  char *get() const { return begin; }
+
+private:
+  char *begin;
+  int64_t bytes;
+};
+
 /// Called by one thread.
 class Ring {
 public:
@@ -89,8 +106,8 @@ private:
 
   std::shared_ptr<Store> store;
   int64_t slotBytes;
-  std::unique_ptr<char, void (*)(void *)> memory;
   std::vector<Slot> slots;
+  PageMap memory;
   std::vector<std::thread> threads;
 
   std::mutex mutex;

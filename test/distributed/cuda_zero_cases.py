@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """``zero=`` with parameters on devices of the double: the bits of the processor's engine."""
 
+import os
 import tempfile
 
+import pytest
 import stepc.torch as st
 import torch
 import torch.distributed as dist
@@ -12,7 +14,10 @@ from hybrid_cases import grid, layouts, part
 from on_cuda import Processor, backward, compare, contents, on_device
 from on_ranks import case, main, same_bits
 from samples import sample
+from state_files import file_of
+from stepc import errors
 from stepc.torch.binding import placement
+from torch.distributed.tensor import Shard
 from zero_values import mean, parameters, values
 from zoo import ALL
 
@@ -100,6 +105,55 @@ def states_that_lie_elsewhere():
                     compare(trained(name, "local", place=place), f"{name}, {place.states}")
                 more = {"place": place, "overflow": 2}
                 compare(trained("AdamW, clipped", "reduced", **more), f"skipped, {place.states}")
+    finally:
+        placement.SMALL = before
+
+
+@case
+def a_file_that_fails_on_one_rank():
+    """Before a round that others wait in: all ranks hear of it in that step."""
+    rank = dist.get_rank()
+    with on_device() as place, tempfile.TemporaryDirectory() as folder:
+        mesh = place.mesh((4,), mesh_dim_names=("tp",))
+        torch.manual_seed(0)
+        param = torch.nn.Parameter(place.place(torch.randn(520, 192).chunk(4)[rank].contiguous()))
+        optimizer = st.apex.FusedLAMB(
+            [("up", param)],
+            layouts=[(".*", st.Layout(mesh, [Shard(0)]))],
+            place=st.Place("disk", path=folder, window_bytes=1 << 16),
+        )
+        for step in range(2):
+            if step == 1 and rank == 2:
+                os.ftruncate(file_of(folder), 1 << 16)
+            param.grad = place.place(torch.randn(520, 192).chunk(4)[rank].contiguous())
+            if step == 0:
+                optimizer.step()
+        with pytest.raises(errors.StoreError, match="the file has become shorter") as caught:
+            optimizer.step()
+        assert caught.value.torn and ("rank 2: " in str(caught.value)) == (rank != 2)
+        place.cuda.failed.clear()
+
+
+@case
+def whole_states_that_lie_elsewhere():
+    """Also of what was loaded and waits for the next step on the host."""
+    before, placement.SMALL = placement.SMALL, 64
+    try:
+        with on_device() as place, tempfile.TemporaryDirectory() as folder:
+            mesh = place.mesh((4,), mesh_dim_names=("dp",))
+            torch.manual_seed(0)
+            whole = torch.randn(520, 192)
+            own = whole.chunk(4)[dist.get_rank()].contiguous()
+            for where in (st.Place("host"), st.Place("disk", path=folder)):
+                param = torch.nn.Parameter(place.place(own))
+                layouts = [(".*", st.Layout(mesh, [Shard(0)]))]
+                optimizer = st.AdamW([("up", param)], layouts=layouts, place=where)
+                param.grad = place.place(own.clone())
+                optimizer.step()
+                optimizer.load_state_dict(optimizer.state_dict())
+                found = optimizer.full_state_dict()["state"][0]["exp_avg"]
+                assert found.device.type == "cpu" and found.shape == whole.shape
+                torch.testing.assert_close(found, whole * 0.1)
     finally:
         placement.SMALL = before
 

@@ -52,6 +52,7 @@ using stepc::cuda::CUstreamCaptureStatus;
                 #name " is another version than " #symbol);
 #include "cuda/DriverSymbols.def"
 
+// Some are macros.
 #define STEPC_CONSTANT(name, value)                                            \
-  static_assert(int(::name) == (value), #name " has another value");
+  static_assert(int(name) == (value), #name " has another value");
 STEPC_CUDA_CONSTANTS(STEPC_CONSTANT)

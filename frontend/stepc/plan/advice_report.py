@@ -26,7 +26,11 @@ def _head(advice: Advice) -> str:
     link = _rate(machine.between)
     if machine.inside != machine.between:
         link = f"{_rate(machine.inside)} inside a node, {link} between"
-    bus = f", a bus of {_rate(budget.bus_bandwidth)} each way" if advice.device == "cuda" else ""
+    bus = (
+        f", a bus of {_rate(budget.bus_bandwidth)} each way; the host's memory is not counted"
+        if advice.device == "cuda"
+        else ""
+    )
     return (
         f"{advice.definition} on {model.name}: {len(model.tensors)} tensors, {model.elements:,} "
         f"elements; {machine.ranks} ranks of {advice.device}\n"

@@ -18,7 +18,6 @@
 #include "passes/lower/cuda/ElementKernel.h"
 #include "passes/lower/cuda/GridKernel.h"
 
-#include "numerics/Codes.h"
 #include "stepc/kernel_abi.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -30,8 +29,8 @@
 
 using namespace mlir;
 using namespace mlir::step;
-using stepc::kCodeBlock;
 
+static constexpr int64_t kCodeBlock = STEPC_CODES_BLOCK;
 static constexpr int64_t kWarpThreads = 32;
 /// Elements of a thread, and threads of a block of codes.
 static constexpr int64_t kLanes = 4, kThreads = kCodeBlock / kLanes;

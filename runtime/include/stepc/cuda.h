@@ -33,9 +33,9 @@ typedef struct StepcCudaConfig {
 /* Says, before anything is bound, that the tensors of the plan are in memory of
  * a CUDA device (kDLCUDA): parameters, gradients and states. Steps are enqueued
  * on the stream and return before they are done; they wait for nothing and may
- * be captured in a graph. STEPC_DEVICE_ERROR where there is no driver,
- * STEPC_UNSUPPORTED_TARGET where the package has no code for the device
- * (docs/cuda.md). */
+ * be captured in a graph, but where states lie in a store. STEPC_DEVICE_ERROR
+ * where there is no driver, STEPC_UNSUPPORTED_TARGET where the package has no
+ * code for the device (docs/cuda.md). */
 STEPC_API StepcStatus stepcPlanSetCuda(StepcPlan *plan,
                                        const StepcCudaConfig *config);
 
@@ -53,7 +53,7 @@ STEPC_API StepcStatus stepcPlanUpload(StepcPlan *plan);
  * and write in place, over the bus: bound, it is as memory of the device, and
  * has its order of a stream. `outTensor` gets a vector of `bytes` bytes (kDLUInt
  * of 8 bits, kDLCUDA) that are not initialized; its deleter gives the memory
- * back, for which the driver waits for all that is enqueued. Not while the
+ * back, for which drivers wait for all that is enqueued. Not while the
  * stream of `config` captures a graph; else its stream means nothing. */
 STEPC_API StepcStatus stepcCudaTakeHost(const StepcCudaConfig *config,
                                         int64_t bytes,

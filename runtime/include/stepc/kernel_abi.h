@@ -327,6 +327,8 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
 #define STEPC_CODES_ENTRY_TILE 6
 #define STEPC_CODES_ENTRY_WORDS 7
 #define STEPC_CODES_TILE_BLOCKS 64
+/* The elements of a block. */
+#define STEPC_CODES_BLOCK 64
 
 /* Words of an engine's state on a device, zeros when it is made. SKIPPED is not
  * 0 for the rest of a step that a round skips, SKIPPED and STALE_NOW for the

@@ -123,7 +123,9 @@ class DistributedBinding(Reading, InParts, InPasses):
         self._parts = list(parts)
         self._part_of = {id(part.param): part for part in self._parts}
         self._sharing = parts.sharing
-        self._have_files = optimizer._placed is not None and optimizer._placed.on_disk
+        place = optimizer._placed
+        self._elsewhere = None if place is None or place.fraction == 0 else place.states
+        self._have_files = self._elsewhere == "disk"
         self._agree_on_parts(optimizer, parts, axes)
         if self._sharing.declared:
             self._sharing.agree()
@@ -188,6 +190,8 @@ class DistributedBinding(Reading, InParts, InPasses):
                 text = f"{part.name} of group {number}, {part.describe(axes)}"
                 items.append(Item(text, part.name, frozenset(along)))
                 spoken |= part.speaks(axes)
+        if self._elsewhere == "host" and self._on_device:
+            items.append(Item("states in the host's memory"))
         if self._have_files:
             items.append(Item("states in files"))
             spoken |= self._torch_mesh.shared_axes

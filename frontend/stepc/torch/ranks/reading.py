@@ -85,9 +85,11 @@ class Reading:
     def full_states(self) -> dict[int, dict]:
         """Whole states by ``id()`` of the parameter: all ranks together."""
         folder = self._local._copies_in
+        # Of those that lie elsewhere than a device some are there, and some on the host.
+        to_host = self._on_device and self._elsewhere is not None
         states = {
             id(part.param): {
-                name: part.show(name, part.state_as_own(name, value))
+                name: part.show(name, part.state_as_own(name, value.cpu() if to_host else value))
                 for name, value in hidden_states(part, read_states(part, own, folder)).items()
             }
             for part in self._parts
@@ -97,5 +99,7 @@ class Reading:
             self._zero.full(states)
         for part in self._parts:
             own = states.get(id(part.param), {})
-            own.update({n: part.full(n, value, self._torch_mesh) for n, value in own.items()})
+            for name, value in own.items():
+                whole = part.full(name, value, self._torch_mesh)
+                own[name] = whole.cpu() if to_host else whole
         return states

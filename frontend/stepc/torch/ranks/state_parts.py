@@ -11,7 +11,7 @@ import math
 import torch
 import torch.distributed as dist
 
-from .exchanges import exchanging, gathered
+from .exchanges import exchanging, gathered, host_group
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]  # offsets and sizes in the whole tensor
 
@@ -184,11 +184,14 @@ def state_sizes(whole, sizes) -> tuple[int, ...]:
     return tuple(found)
 
 
+_ANY_DEVICE = torch.device("cuda")
 TOGETHER = "the states could not be put together"
 
 
 def broadcast(state: torch.Tensor, rank: int, group: dist.ProcessGroup) -> None:
     """Sends a dense state from the rank of that number in the group to the others, in place."""
+    if state.device.type == "cpu":  # which a group of devices alone cannot send
+        group = host_group(group, _ANY_DEVICE)
     line = state.detach().view(-1).view(torch.uint8)
     with exchanging(TOGETHER, group):
         dist.broadcast(line, dist.get_global_rank(group, rank), group=group)
@@ -197,7 +200,7 @@ def broadcast(state: torch.Tensor, rank: int, group: dist.ProcessGroup) -> None:
 def assemble(state: torch.Tensor, shape, offsets: tuple[int, ...], group) -> torch.Tensor:
     """The whole of the boxes that the ranks of a group have: all ranks together."""
     device = state.device
-    boxes = gathered((tuple(offsets), tuple(state.shape)), TOGETHER, group, device)
+    boxes = gathered((tuple(offsets), tuple(state.shape)), TOGETHER, group, _ANY_DEVICE)
     whole, done = torch.empty(shape, dtype=state.dtype, device=device), set()
     for rank, (first, sizes) in enumerate(boxes):
         if (first, sizes) in done or not math.prod(sizes):
