@@ -91,13 +91,18 @@ def test_training_with_states_of_several_formats(tmp_path):
     assert (tmp_path / "states.png").stat().st_size > 10_000
 
 
-def test_the_table_of_bitsandbytes():
-    """256 numbers in order; a number that is small beside the largest one of its block has the
-    code of 0, which is how an exact 0 comes back too."""
+def load_dynamic_map():
     path = ROOT / "tools" / "demo" / "dynamic_map.py"
     spec = importlib.util.spec_from_file_location("dynamic_map", path)
     dynamic_map = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(dynamic_map)
+    return dynamic_map
+
+
+def test_the_table_of_bitsandbytes():
+    """256 numbers in order; a number that is small beside the largest one of its block has the
+    code of 0, which is how an exact 0 comes back too."""
+    dynamic_map = load_dynamic_map()
     for signed, least in ((True, 5.5e-7), (False, 3.25e-7)):
         table = dynamic_map.dynamic_map(signed)
         assert len(table) == 256 and torch.equal(table, table.sort().values)
@@ -109,3 +114,12 @@ def test_the_table_of_bitsandbytes():
     read = codes.read((300,))
     assert float(read[0]) == 1.0 and read[1:256].eq(0).all()
     assert float(read[299]) == 0.5 and float(read[256]) == pytest.approx(0.5 * 3.25e-7)
+
+
+def test_first_moments_of_bitsandbytes_keep_their_sign():
+    """Its kernel moves a code by one where the entry's sign bit is not the moment's: what is below
+    0, and -0, has the entry below 0 and not 0; what is above 0 may have 0, whose sign is +."""
+    codes = load_dynamic_map()._Codes(torch.zeros(6), signed=True)
+    codes.write(torch.tensor([1.0, 1e-8, -1e-8, 0.0, -0.0, -5.5e-7]))
+    least = pytest.approx(-5.5e-7)
+    assert codes.read((6,)).tolist() == [1.0, 0.0, least, 0.0, least, least]

@@ -2,8 +2,10 @@
 
 The map of 256 numbers is that of ``bitsandbytes.functional.create_dynamic_map``; blocks are of 256
 elements of the flattened tensor, with the largest magnitude as the scale. A number has the code of
-the nearest entry, so that what is small beside the largest one has the code of 0. bitsandbytes'
-code for processors rounds otherwise: an exact 0 does not stay 0 there.
+the nearest entry, so that what is small beside the largest one has the code of 0; but one with a
+sign that this would lose, has the code below (csrc/kernels.cu, kOptimizerStatic8bit2StateBlockwise:
+first moments below 0). Between two entries, and in the last bit of a share, the kernel may round
+otherwise. bitsandbytes' code for processors differs: an exact 0 does not stay 0 there.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
@@ -25,7 +27,7 @@ def dynamic_map(signed):
 
 class _Codes:
     def __init__(self, param, signed, never_0=False):
-        self.never_0 = never_0 and not signed
+        self.signed, self.never_0 = signed, never_0 and not signed
         self.table, self.count = dynamic_map(signed), param.numel()
         self.middles = (self.table[:-1] + self.table[1:]) / 2
         blocks = -(-self.count // _BLOCK)
@@ -42,6 +44,8 @@ class _Codes:
         self.scales = padded.abs().amax(1, keepdim=True)
         shares = padded / self.scales.clamp_min(torch.finfo(torch.float32).tiny)
         self.codes = torch.bucketize(shares, self.middles)
+        if self.signed:  # their sign stays: none below 0 has the code of 0
+            self.codes -= (padded.signbit() & ~self.table[self.codes].signbit()).long()
         if self.never_0:
             self.codes = torch.where(padded > 0, self.codes.clamp_min(1), self.codes)
 
