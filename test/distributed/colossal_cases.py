@@ -13,6 +13,7 @@ from named_values import named_values
 from on_ranks import case, main, same_bits
 from stepc import errors
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard
 from zoo import ALL
 
 # Rows of a tensor that tp has cut divide by dp; others need not.
@@ -265,6 +266,42 @@ def what_is_refused():
 
 
 @case
+def clipping_under_a_plugin_of_tensor_parallelism():
+    """The norm is that of all parts, so both ranks of tp step what both have alike, with the bits
+    of one process; with ZeRO over the replicas and without."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("tp", "dp"))
+    made, grads = named_values(SHAPES, 4, 2)
+    grads = [[{n: 8 * v for n, v in own.items()} for own in step] for step in grads]
+    group = mesh["tp"].get_group()
+    layouts = [
+        (n, st.Layout(mesh["tp"], [Shard(CUT[n]) if n in CUT else Replicate()])) for n in SHAPES
+    ]
+    for stage in (0, 1, 2):
+        plain = {n: torch.nn.Parameter(v.clone()) for n, v in made.items()}
+        reference = st.SGD(plain.items(), lr=0.1, clip=st.ClipByNorm(1.0))
+        params = {n: torch.nn.Parameter(part(v, n, group).clone()) for n, v in made.items()}
+        given = st.colossal.configure(
+            "HybridParallelPlugin", tp_size=2, pp_size=1, zero_stage=stage, precision="fp32",
+            max_norm=1.0, layouts=layouts, process_group=mesh["dp"].get_group(),
+        )  # fmt: skip
+        optimizer = st.SGD(params.items(), lr=0.1, **given)
+        for ranks in grads:
+            for name, param in plain.items():
+                param.grad = ranks[0][name].clone()
+            reference.step()
+            sum((p * part(ranks[0][n], n, group)).sum() for n, p in params.items()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            assert optimizer.last_step.grad_norm == reference.last_step.grad_norm > 1
+        for name, param in params.items():
+            same_bits(param, part(plain[name].detach(), name, group), f"stage {stage}: {name}")
+            if name not in CUT:
+                ranks = [torch.empty_like(param) for _ in range(2)]
+                dist.all_gather(ranks, param.detach(), group=group)
+                same_bits(ranks[0], ranks[1], f"stage {stage}: {name} of both ranks of tp")
+
+
+@case
 def the_arguments_of_colossalai():
     """In its order, so that its plugins' call binds them."""
     names = list(inspect.signature(st.colossal.Lamb.setup_distributed).parameters)
@@ -277,19 +314,22 @@ def the_arguments_of_colossalai():
 def arguments_of_plugins():
     """``configure`` with ZeRO of both stages, and over the replicas of a mesh, beside the same
     arguments written by hand; what ranks must be told is refused."""
-    replicas = init_device_mesh("cpu", (2, 2), mesh_dim_names=("tp", "dp"))["dp"].get_group()
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("tp", "dp"))
+    replicas = mesh["dp"].get_group()
+    both = [(".*", st.Layout(mesh["tp"], [Replicate()]))]
     made, grads = named_values(SHAPES, 4, 2)
     for plugin, key, more, group in (
         ("LowLevelZeroPlugin", "stage", {}, None),
-        ("HybridParallelPlugin", "zero_stage", {"tp_size": 2}, replicas),
+        ("HybridParallelPlugin", "zero_stage", {"tp_size": 2, "layouts": both}, replicas),
     ):
         for stage in (1, 2):
             said = {key: stage, "precision": "bf16", "max_norm": 1.0, **more}
+            own_layouts = {name: more[name] for name in more if name == "layouts"}
             zero = st.Zero(stage, gradients="local", process_group=group)
             found = []
             for given in (
                 st.colossal.configure(plugin, process_group=group, **said),
-                {"master": "remainder", "clip": st.ClipByNorm(1.0), "zero": zero},
+                {"master": "remainder", "clip": st.ClipByNorm(1.0), "zero": zero, **own_layouts},
             ):
                 params = {n: torch.nn.Parameter(v.bfloat16()) for n, v in made.items()}
                 optimizer = st.colossal.HybridAdam(params.items(), lr=0.1, **given)
@@ -305,7 +345,9 @@ def arguments_of_plugins():
     words = "tp_size is 2, and process_group is None, expected that of the replicas"
     refused(
         words,
-        lambda: st.colossal.configure("HybridParallelPlugin", tp_size=2, pp_size=1, zero_stage=1),
+        lambda: st.colossal.configure(
+            "HybridParallelPlugin", tp_size=2, pp_size=1, zero_stage=1, layouts=()
+        ),
         ValueError,
     )
 

@@ -3,6 +3,7 @@
 """``colossal.configure``: what arguments of ColossalAI's plugins become. Their names and defaults
 are in test_original_arguments.py, ZeRO on ranks in test/distributed/colossal_cases.py."""
 
+import re
 import warnings
 
 import pytest
@@ -32,8 +33,36 @@ def test_what_arguments_become():
     assert configure("LowLevelZeroPlugin", precision="bf16", master_weights=False) == {}
     assert configure("TorchDDPPlugin") == {}
     scale = configure("HybridParallelPlugin", tp_size=2, pp_size=2, initial_scale=2.0**10,
-                      min_scale=4, hysteresis=3)["loss_scale"]  # fmt: skip
+                      min_scale=4, hysteresis=3, layouts=())["loss_scale"]  # fmt: skip
     assert (scale.initial_scale, scale.min_scale, scale.hysteresis) == (1024.0, 4, 3)
+
+
+@pytest.mark.parametrize(("plugin", "given", "first"), [
+    ("HybridParallelPlugin", {"tp_size": 2, "pp_size": 1, "max_norm": 1.0}, "max_norm is 1.0"),
+    ("HybridParallelPlugin", {"tp_size": 2, "zero_stage": 1}, "zero_stage is 1"),
+    ("HybridParallelPlugin", {"pp_size": 4, "zero_stage": 2}, "zero_stage is 2"),
+    ("HybridParallelPlugin", {"sp_size": 2, "max_norm": 1}, "max_norm is 1"),
+    ("MoeHybridParallelPlugin", {"ep_size": 2, "zero_stage": 1}, "zero_stage is 1"),
+    ("GeminiPlugin", {"tp_size": 2, "max_norm": 0.5}, "max_norm is 0.5"),
+    ("HybridParallelPlugin", {"tp_size": 2, "precision": "fp16"}, "precision is 'fp16'"),
+])  # fmt: skip
+def test_what_is_of_all_ranks_needs_their_layouts(plugin, given, first):
+    """Without, each rank would take the norm, and overflows, of what it has alone."""
+    given = {"precision": "bf16", **given}
+    size = next(name for name in given if name.endswith("_size"))
+    words = (
+        f"{size} is {given[size]} and {first}: give layouts=, which say what ranks have, as the "
+        "norm, overflows and statistics are of all of them; layouts=() says that parameters are "
+        "DTensors"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
+        configure(plugin, **given)
+    made = configure(plugin, **given, layouts=())  # DTensors
+    assert "layouts" not in made
+    rules = ((".*", None),)
+    assert configure(plugin, **given, layouts=list(rules))["layouts"] == rules
+    # What is of single elements needs none.
+    assert configure(plugin, **{size: 2, "precision": "bf16"}) == {"master": "remainder"}
 
 
 def test_a_step_is_as_it_is_written_by_hand():
@@ -81,6 +110,8 @@ def test_the_plugins_own_are_named_once_where_they_are_not_the_default():
      r"offload_optim_frac is 1.0, expected 0.0: use fully_shard\(offload_policy"),
     ("TorchDDPPlugin", {"fp8_communication": True}, ValueError, "other numbers would cross ranks"),
     ("GeminiPlugin", {"initial_scale": 2.0**40}, ValueError, "initial_scale is"),
+    ("GeminiPlugin", {"max_norm": None}, ValueError, "^max_norm is None, expected a number$"),
+    ("GeminiPlugin", {"tp_size": 2, "layouts": ["x"]}, TypeError, "layouts has 'x', expected a r"),
 ])  # fmt: skip
 def test_refusals(plugin, given, error, words):
     with pytest.raises(error, match=words):

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from .binding.features import ClipByNorm, DynamicLossScale
+from .ranks.layouts import check_rules
 from .ranks.zero.settings import Zero
 from .tensors.callers import level_of_caller
 
@@ -196,7 +197,7 @@ def defaults_of(plugin: str) -> dict[str, object]:
     return {name: known[name] for name in PLUGINS[plugin].split()}
 
 
-def configure(plugin: str, *, process_group=None, **arguments) -> dict[str, object]:
+def configure(plugin: str, *, process_group=None, layouts=None, **arguments) -> dict[str, object]:
     """The arguments of an optimizer that do what a booster plugin does with one, from the plugin's
     arguments and defaults::
 
@@ -212,11 +213,17 @@ def configure(plugin: str, *, process_group=None, **arguments) -> dict[str, obje
         plugin: "LowLevelZeroPlugin", "GeminiPlugin", "HybridParallelPlugin",
             "MoeHybridParallelPlugin" or "TorchDDPPlugin".
         process_group: of the replicas, over which ZeRO shares states; needed beside ``tp_size``,
-            ``pp_size``, ``sp_size`` and ``ep_size`` above 1.
+            ``pp_size``, ``sp_size`` and ``ep_size`` above 1. With experts it is that of one
+            expert's replicas: layouts of all else are ``grad="partial"`` over the experts' axis,
+            with its size as ``grad_divisor``, and experts ``"distinct"``.
+        layouts: what ranks have of plain tensors, as for :class:`stepc.torch.Optimizer`, or ``()``
+            where all parameters are DTensors. Needed beside these sizes above 1 for clipping, for
+            ZeRO and "fp16", since norms and overflows are of all ranks. Statistics are, too: an
+            optimizer that has any, as ``Lamb``, needs them in any case.
         arguments: the plugin's. One warning names those that are its own.
 
     Raises TypeError for an argument that the plugin does not have, and ValueError for what would
-    change the mathematics or is out of range.
+    change the mathematics or is out of range, and where ``layouts`` are missing.
     """
     known = defaults_of(plugin)
     for name in arguments:
@@ -229,14 +236,44 @@ def configure(plugin: str, *, process_group=None, **arguments) -> dict[str, obje
         if given.get(name, default) != default:
             raise ValueError(f"{name} is {given[name]!r}, expected {default!r}: {why}")
     made = _precision(plugin, given) if "precision" in known else {}
-    if given.get("max_norm", 0) > 0:
+    if _max_norm(given) > 0:
         made["clip"] = ClipByNorm(given["max_norm"])
-    made |= _zero(given, process_group)
+    _check_stage(given)
+    made |= _layouts(given, layouts) | _zero(given, process_group)
     own = [n for n in arguments if n in _OF_PLUGIN and given[n] != known[n]]
     if own:
         warnings.warn(f"stepc: of {plugin} {ENGINE}: {', '.join(own)}",
                       stacklevel=level_of_caller())  # fmt: skip
     return made
+
+
+def _max_norm(given: dict) -> float:
+    """ValueError for what is no number."""
+    norm = given.get("max_norm", 0)
+    if isinstance(norm, bool) or not isinstance(norm, (int, float)):
+        raise ValueError(f"max_norm is {norm!r}, expected a number")
+    return norm
+
+
+def _axes(given: dict) -> list[str]:
+    """The sizes above 1, over which ranks have other tensors, or other parts."""
+    return [n for n in ("tp_size", "pp_size", "sp_size", "ep_size") if (given.get(n) or 1) > 1]
+
+
+def _layouts(given: dict, layouts) -> dict[str, object]:
+    """The argument, if it has any. ValueError where each rank would take norms, overflows and
+    shares of its own tensors alone; TypeError for what is none."""
+    rules, axes = check_rules(layouts), _axes(given)
+    if layouts is None and axes:
+        for name, none in (("stage", 0), ("zero_stage", 0), ("max_norm", 0), ("precision", None)):
+            value = given.get(name, none)
+            if value == "fp16" if name == "precision" else value > 0:
+                raise ValueError(
+                    f"{axes[0]} is {given[axes[0]]} and {name} is {value!r}: give layouts=, which "
+                    "say what ranks have, as the norm, overflows and statistics are of all of "
+                    "them; layouts=() says that parameters are DTensors"
+                )
+    return {"layouts": rules} if rules else {}
 
 
 def _precision(plugin: str, given: dict) -> dict[str, object]:
@@ -253,17 +290,20 @@ def _precision(plugin: str, given: dict) -> dict[str, object]:
     return made
 
 
+def _check_stage(given: dict) -> None:
+    """ValueError for a stage that the plugin does not have."""
+    name, least = ("stage", 1) if "stage" in given else ("zero_stage", 0)
+    stage = given.get(name, 0)
+    if type(stage) is not int or not least <= stage <= 2:
+        raise ValueError(f"{name} is {stage!r}, expected {least} to 2: 3 is torch's fully_shard")
+
+
 def _zero(given: dict, group) -> dict[str, Zero]:
     """ZeRO of the stage, where there is more than one rank; ValueError."""
-    least = 1 if "stage" in given else 0
     stage = given.get("stage", given.get("zero_stage", 0))
-    if type(stage) is not int or not least <= stage <= 2:
-        name = "stage" if "stage" in given else "zero_stage"
-        raise ValueError(f"{name} is {stage!r}, expected {least} to 2: 3 is torch's fully_shard")
     if stage == 0 or not dist.is_initialized() or dist.get_world_size(group) == 1:
         return {}
-    axes = [n for n in ("tp_size", "pp_size", "sp_size", "ep_size") if (given.get(n) or 1) > 1]
-    if axes and group is None:
+    if (axes := _axes(given)) and group is None:
         raise ValueError(f"{axes[0]} is {given[axes[0]]}, and process_group is None, expected that "
                          "of the replicas, over which ZeRO shares states")  # fmt: skip
     millions = given.get("reduce_bucket_size_in_m", given.get("zero_bucket_size_in_m"))
