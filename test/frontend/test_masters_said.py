@@ -73,8 +73,38 @@ def test_it_is_not_said_where_masters_are_kept_or_not_needed(name):
         ([torch.bfloat16, torch.float32], {"master": "remainder"}),
         ([torch.float16], {"master": "f32"}),
         ([torch.bfloat16], {"rounding": "stochastic"}),
+        ([torch.bfloat16], {"master": None}),
     ):
         assert said(make(kind, params_of(*dtypes), **more)) == []
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_it_is_not_said_of_frozen_parameters(name):
+    """As those below adapters, which no step changes; of the others it is."""
+    params = params_of(torch.bfloat16, torch.float32, torch.bfloat16)
+    for _, param in params[::2]:
+        param.requires_grad_(False)
+    trained = params[1][1]
+    for count in (0, 1):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            optimizer = make(KINDS[name], params)
+            trained.grad = torch.ones_like(trained)
+            optimizer.step()
+        words = [str(own.message) for own in found if MASTERS in str(own.message)]
+        assert len(words) == count
+        assert all("parameter 'layer2.weight' (torch.bfloat16) is stepped" in own for own in words)
+        params[2][1].requires_grad_(True)
+
+
+@pytest.mark.parametrize("plugin", ["LowLevelZeroPlugin", "GeminiPlugin"])
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_a_plugin_that_declines_masters_has_said_it(plugin, precision):
+    given = colossal.configure(plugin, precision=precision, master_weights=False)
+    given.pop("loss_scale", None)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float16
+    for kind in (colossal.HybridAdam, colossal.DistributedLamb, colossal.CAME):
+        assert said(make(kind, params_of(dtype), **given)) == []
 
 
 def test_the_argument_fits_the_dtype():

@@ -30,7 +30,8 @@ def test_what_arguments_become():
     assert made["master"] == "remainder" and made["clip"].max_norm == 0.5
     assert set(made) == {"master", "clip"}
     assert configure("LowLevelZeroPlugin", precision="fp32", stage=2) == {}  # one process
-    assert configure("LowLevelZeroPlugin", precision="bf16", master_weights=False) == {}
+    declined = configure("LowLevelZeroPlugin", precision="bf16", master_weights=False)
+    assert declined == {"master": None}
     assert configure("TorchDDPPlugin") == {}
     scale = configure("HybridParallelPlugin", tp_size=2, pp_size=2, initial_scale=2.0**10,
                       min_scale=4, hysteresis=3, layouts=())["loss_scale"]  # fmt: skip

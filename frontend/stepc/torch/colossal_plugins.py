@@ -285,8 +285,9 @@ def _precision(plugin: str, given: dict) -> dict[str, object]:
     if precision == "fp16":
         scale = {name: given[name] for name in _SCALE}
         made["loss_scale"] = DynamicGradScaler.of_plugin(plugin, **scale)
-    if precision != "fp32" and given.get("master_weights", True):
-        made["master"] = "f32" if precision == "fp16" else "remainder"
+    if precision != "fp32":  # None is said, so that no class warns of their absence
+        kept = "f32" if precision == "fp16" else "remainder"
+        made["master"] = kept if given.get("master_weights", True) else None
     return made
 
 

@@ -20,12 +20,18 @@ _ADVICE = {
 
 class OfMasters:
     """Mix-in before :class:`CompiledStep`: says once, when a step is first prepared, that
-    parameters of 16 bits have no masters, which ``_keeper`` keeps. Not where that was asked for:
-    with ``rounding``, or by a plugin that has called ``setup_distributed``."""
+    parameters of 16 bits have no masters, which ``_keeper`` keeps. Not of frozen ones, and not
+    where that was asked for: with ``master=None`` or ``rounding``, or by a plugin that has called
+    ``setup_distributed``."""
 
     _keeper = ""
     _told_of_masters = False  # or nobody is to be told
     _attributes = ("_told_of_masters",)
+
+    def _begin(self, kind: type, arguments: dict, **more) -> None:
+        if "master" in arguments["features"]:  # as configure() says master_weights=False
+            self._told_of_masters = True
+        super()._begin(kind, arguments, **more)
 
     def _check_precision(self) -> None:
         super()._check_precision()
@@ -40,7 +46,7 @@ class OfMasters:
             (parameter_name(group, number, position), param.dtype)
             for number, group in enumerate(self.param_groups)
             for position, param in enumerate(group["params"])
-            if param.dtype in _ADVICE
+            if param.dtype in _ADVICE and param.requires_grad
         ]
         if not narrow:
             return
