@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 import stepc.torch
 import torch
+import torch.distributed.checkpoint as dcp
 from stepc.errors import CheckpointError
 from stepc.torch import checkpoint
 from stepc.torch.checkpoint.archives import read_archive
 from stepc.torch.checkpoint.form import Stored
 from stepc.torch.step.codes_of_others import KINDS, decoded_groups, parts_of, refuse_groups
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 
 SAVED = Path(__file__).parent / "saved_by_others"
 EXPECTED = json.loads((SAVED / "expected.json").read_text())
@@ -104,6 +106,52 @@ def test_they_become_codes_of_ours(file):
         assert all(torch.equal(ours.state[first][k], v) for k, v in again.state[second].items())
     assert ours.state[runs[0][0][0]]["exp_avg"].dtype is torch.uint8
     assert floats.state[params[0]]["exp_avg"].dtype is torch.float32
+
+
+# --- Folders of torch.distributed.checkpoint ----------------------------------
+
+
+class AsTorchao(DefaultSavePlanner):
+    """Writes float32, or another dtype, where the metadata have that of the tensor: as torchao's
+    tensors, which say that they are of their parameter's dtype, and stand for float32."""
+
+    dtype = torch.float32
+
+    def resolve_data(self, write_item):
+        data = super().resolve_data(write_item)
+        return data.to(self.dtype) if getattr(data, "ndim", 0) == 2 else data
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_folder_with_states_of_torchao_beside_16_bits(tmp_path, dtype):
+    """Its states are read as float32, and others beside them as they are."""
+    generator = torch.Generator().manual_seed(1)
+    moments = [torch.randn(shape, generator=generator).to(dtype) for shape in ((32, 128), (10,))]
+    saved = state_of(moments[0], moments[0].abs())
+    saved["state"][1] = {**saved["state"][0], "exp_avg": moments[1], "exp_avg_sq": moments[1].abs()}
+    saved["param_groups"][0]["params"] = [0, 1]
+    dcp.save({"optim": saved}, checkpoint_id=tmp_path, planner=AsTorchao(), no_dist=True)
+    found = checkpoint.read(tmp_path).states
+    assert [own["exp_avg"].dtype for own in found.values()] == [torch.float32, dtype]
+    params = [torch.nn.Parameter(torch.zeros_like(moment)) for moment in moments]
+    optimizer = stepc.torch.AdamW(params)
+    checkpoint.load(optimizer, tmp_path)
+    for param, moment in zip(params, moments, strict=True):
+        assert torch.equal(optimizer.state[param]["exp_avg"].float(), moment.float())
+
+
+def test_a_folder_whose_chunks_have_another_dtype(tmp_path):
+    """Nothing but float32 is read in place of what the metadata say."""
+    moment = torch.ones(32, 128, dtype=torch.bfloat16)
+    planner = AsTorchao()
+    planner.dtype = torch.float64
+    saved = {"optim": state_of(moment, moment)}
+    dcp.save(saved, checkpoint_id=tmp_path, planner=planner, no_dist=True)
+    optimizer = stepc.torch.AdamW([torch.nn.Parameter(torch.zeros_like(moment))])
+    with pytest.raises(
+        CheckpointError, match=r"no chunk of \(32, 128\) of 'optim.state.0.exp_avg'"
+    ):
+        checkpoint.load(optimizer, tmp_path)
 
 
 # --- load_state_dict ----------------------------------------------------------

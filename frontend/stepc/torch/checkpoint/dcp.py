@@ -80,6 +80,7 @@ class _Files:
                 first + size > extent for first, size, extent in zip(*chunk, shape, strict=True)
             ):
                 raise CheckpointError(self._holder, f"has a chunk of '{key}' outside of {shape}")
+        dtype = self._kept_dtype(key, dtype, chunks)
         whole = Stored(shape, dtype, None)
         covered = sum(Stored(sizes, dtype, None).numel for _, sizes in chunks)
         if covered != whole.numel:
@@ -103,6 +104,15 @@ class _Files:
             return made
 
         return Stored.made(shape, dtype, make, sorted(chunks))
+
+    def _kept_dtype(self, key: str, dtype: torch.dtype, chunks: list) -> torch.dtype:
+        """That of the values: torchao's states say the dtype of their parameter, and what their
+        codes stand for is float32, of all chunks."""
+        if chunks and dtype in (torch.bfloat16, torch.float16):
+            first = self._blob(key, chunks[0][0])
+            if isinstance(first, Stored) and first.dtype is torch.float32:
+                return torch.float32
+        return dtype
 
     def _place(self, key: str, offsets) -> dict:
         found = self._places.get((key, offsets))
