@@ -139,12 +139,11 @@ SAID = [
          "none: `apex.FusedLAMB`, `stepc.torch.LARS`"),
         ("bitsandbytes", "AdEMAMix* PagedAdEMAMix*", "*", f"none: {_OWN}"),
         ("torchao", "Adam*", "block_size",
-         '`state_dtype="q8"` has blocks of 64 of a row of the whole parameter; 4 bits and float8 '
-         "are not here"),
+         '`state_dtype="q8"`, and `"f8_e4m3"` of `AdamFp8`, have blocks of 64 of a row of the whole '
+         "parameter; 4 bits are not here"),
         ("torchao", "Adam*", "bf16_stochastic_round", '`rounding="stochastic"`'),
         ("torchao", "CPUOffloadOptimizer", "*",
-         'none: `place=stepc.torch.Place("disk")` is for states of parameters in the '
-         "processor's memory"),
+         '`place=stepc.torch.Place("host")`: the device steps states in the host\'s memory'),
         # --- apex
         ("apex", "FusedAdagrad FusedSGD", "set_grad_none", "`zero_grad(set_to_none=)`"),
         ("apex", "FusedAdagrad", "adagrad_w_mode", "none: the decay is in the gradient"),
