@@ -86,10 +86,11 @@ def test_a_step_is_as_it_is_written_by_hand():
 
 def test_the_plugins_own_are_named_once_where_they_are_not_the_default():
     given = {"cast_inputs": False, "verbose": True, "overlap_allgather": False, "stage": 1}
-    with pytest.warns(UserWarning) as found:
+    with pytest.warns(RuntimeWarning) as found:
         configure("LowLevelZeroPlugin", **given)
     assert [str(own.message) for own in found] == [
-        "stepc: of LowLevelZeroPlugin the plugin's, and yours to do: cast_inputs, verbose"
+        "stepc: these arguments are for LowLevelZeroPlugin itself, and what they say is yours to "
+        "do: cast_inputs, verbose"
     ]
     assert found[0].filename == __file__
 

@@ -110,7 +110,6 @@ class DynamicGradScaler(DynamicLossScale):
 
 # --- Arguments of plugins -------------------------------------------------------------------------
 
-ENGINE, REFUSED = "the plugin's, and yours to do", "refused"
 _HYBRID = (
     "tp_size pp_size sp_size precision zero_stage enable_all_optimization "
     "enable_fused_normalization enable_flash_attention enable_jit_fused "
@@ -242,8 +241,12 @@ def configure(plugin: str, *, process_group=None, layouts=None, **arguments) -> 
     made |= _layouts(given, layouts) | _zero(given, process_group)
     own = [n for n in arguments if n in _OF_PLUGIN and given[n] != known[n]]
     if own:
-        warnings.warn(f"stepc: of {plugin} {ENGINE}: {', '.join(own)}",
-                      stacklevel=level_of_caller())  # fmt: skip
+        warnings.warn(
+            f"stepc: these arguments are for {plugin} itself, and what they say is yours to do: "
+            f"{', '.join(own)}",
+            RuntimeWarning,
+            stacklevel=level_of_caller(),
+        )
     return made
 
 
