@@ -97,17 +97,7 @@ def from_config(
         optimizer._told_of_masters = True  # there are those that the file asks for
         lr_scheduler = None if schedule is None else schedule(optimizer)
         tell(keys, notes)
-    return Setup(
-        optimizer=optimizer,
-        lr_scheduler=lr_scheduler,
-        **batches,
-        gradient_clipping=said["gradient_clipping"],
-        zero_stage=said["zero_optimization.stage"],
-        dtype=params[0].dtype,
-        steps_per_print=said["steps_per_print"],
-        wall_clock_breakdown=said["wall_clock_breakdown"],
-        keys=keys,
-    )
+    return Setup.of(said, optimizer, lr_scheduler, **batches, dtype=params[0].dtype, keys=keys)
 
 
 # --- Parameters -----------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 
+from .reading import Said
+
 _log = logging.getLogger("stepc.torch.deepspeed")
 
 
@@ -53,6 +55,19 @@ class Setup:
     keys: dict[str, str] = field(default_factory=dict)
     global_steps: int = 0
     skipped_steps: int = 0
+
+    @classmethod
+    def of(cls, said: Said, optimizer, lr_scheduler, **more) -> Setup:
+        """With what the file says to the loop, and ``more`` of the attributes."""
+        return cls(
+            optimizer,
+            lr_scheduler,
+            gradient_clipping=said["gradient_clipping"],
+            zero_stage=said["zero_optimization.stage"],
+            steps_per_print=said["steps_per_print"],
+            wall_clock_breakdown=said["wall_clock_breakdown"],
+            **more,
+        )
 
     def backward(self, loss: torch.Tensor) -> None:
         """The backward pass of the loss of a micro batch, times the loss scale."""
