@@ -383,11 +383,11 @@ def test_muon_that_zero_clips():
     assert not any(words in text for text in quiet(config, model_of())[1])
 
 
-def test_what_lies_on_a_device_stays_there():
+def test_parameters_on_a_device_stay_there_and_their_states_do_not():
     said = Said(with_key(f"{OPTIMIZER}.device", "cpu"))
     of_device = [torch.ones(2, device="meta")]
-    with pytest.raises(ValueError, match="is 'cpu', and parameters lie on meta: states of those"):
-        _config.place_of(said, of_device)
+    assert _config.place_of(said, of_device) == {"place": st.Place("host")}
+    assert _config.place_of(said, [torch.ones(2)]) == {}
     said = Said(with_key(f"{PARAM}.device", "cpu"))
     with pytest.raises(
         ValueError, match=r"fully_shard\(..., offload_policy=CPUOffloadPolicy\(\)\)"
