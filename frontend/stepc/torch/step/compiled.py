@@ -296,6 +296,7 @@ class CompiledStep(
         if self._backward is not None and self._backward.end(self):
             self._num_steps += 1
             return
+        self._refuse_unkept()
         if self._reducer is not None:
             self._reducer.refuse_broken()
         self._refuse_scaler()

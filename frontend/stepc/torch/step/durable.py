@@ -10,6 +10,7 @@ rest in the note of the commit. So the file always has one step, and all of it.
 from __future__ import annotations
 
 import io
+import pickle
 from collections.abc import Iterator
 
 import torch
@@ -23,6 +24,7 @@ from ..ranks.local_tensors import Spread, local_of
 from ..ranks.parts import is_distributed
 from ..tensors.stored import StoredState, StoredStates
 from .modes import outside
+from .noted import plain, refuse_unkept
 from .saving import _LOAD_HOOKS, _SAVE_HOOKS
 
 _PARAMETER = ""  # the name of a record that is no state
@@ -53,6 +55,11 @@ class Durable:
     def _is_durable(self) -> bool:
         return self._placed is not None and self._placed.durable
 
+    def _refuse_unkept(self) -> None:
+        """Ahead of a step what the file could not have behind it."""
+        if self._is_durable():
+            refuse_unkept(self.param_groups)
+
     # --- Behind a step ----------------------------------------------------------
 
     def _commit_step(self) -> None:
@@ -82,7 +89,7 @@ class Durable:
             if isinstance(value, StoredState):
                 records.append((*key, False, value.layout_in_file))
             elif not isinstance(value, torch.Tensor):
-                held[key] = value
+                held[key] = plain(value, f"state '{key[1]}' of parameter {key[0]}")
             elif value.numel() <= SMALL:
                 small.add(key, value)
             else:
@@ -112,9 +119,10 @@ class Durable:
         states, self.state = self.state, {}
         try:
             with self._without(_SAVE_HOOKS):
-                return self.state_dict()["param_groups"]
+                packed = self.state_dict()["param_groups"]
         finally:
             self.state = states
+        return [plain(group, f"a value of group {n}") for n, group in enumerate(packed)]
 
     def _tensors(self) -> Iterator[tuple[tuple[int, str], object]]:
         """Parameters and what is in their states, each with its place: number and name."""
@@ -196,7 +204,13 @@ class Durable:
         self._open_store()
 
     def _read_note(self) -> dict:
-        note = torch.load(io.BytesIO(self._store.note()), weights_only=True)
+        try:
+            note = torch.load(io.BytesIO(self._store.note()), weights_only=True)
+        except pickle.UnpicklingError as error:
+            raise errors.StoreError(
+                f"{self._file_of_states} has a note that cannot be read: {error}",
+                "STEPC_STORE_ERROR",
+            ) from None
         self._refuse_other(note["model"])
         return note
 

@@ -45,6 +45,7 @@ class BackwardStep:
         a parameter has is of this pass, and was not there before. TensorError and StepcError
         where the optimizer cannot be stepped so; nothing has changed then."""
         check_step(optimizer, doing, ours)
+        optimizer._refuse_unkept()
         binding, optimizer._binding = optimizer._binding, None
         try:
             if binding is None or not binding.begin(optimizer):
@@ -325,7 +326,8 @@ def _midway(optimizer) -> Iterator[None]:
             optimizer._poison = str(error)
         raise
     except errors.StoreError as error:  # parameters before it have been stepped
-        optimizer._poison, optimizer._is_torn = str(error), True
+        if not error.unstepped:
+            optimizer._poison, optimizer._is_torn = str(error), True
         raise
     except Exception as error:
         binding = optimizer._binding
