@@ -106,6 +106,10 @@ void Slots::readHead(const char *pages, int64_t size) {
   if (!isSealed(head))
     failDamaged("head");
   readRoots(pages + kPage);
+  // Both roots, as one may be gone in the system's cache alone. A sync would not
+  // be enough behind one that failed: what it had is taken for written.
+  writeAll(file, pages, kHeadBytes, 0);
+  syncAll(file);
 }
 
 void Slots::makeHead() {

@@ -19,7 +19,10 @@
 // It and all other pages are on the disk (fdatasync) before the root is
 // written, and the root is before the next page of any piece is. So whatever
 // moment a process or its machine ends at, the file has one generation whole;
-// and the one before it, too, until the next page is written.
+// and the one before it, too, until the next page is written. What is found in
+// an opened file need not be on the disk, as the process that wrote it may have
+// been killed before: head and roots are written again, and brought there, ahead
+// of all else.
 //
 //===----------------------------------------------------------------------===//
 
@@ -76,9 +79,9 @@ public:
     int64_t bytes;
   };
   /// What was written and added becomes what the file has; returns what the
-  /// generation before the last one had, and no other has. Throws where the disk does not do its part: the file has
-  /// what it had, or, where that is not known any more, nothing can be written
-  /// from then on.
+  /// generation before the last one had, and no other has. Throws where the
+  /// disk does not do its part: the file has what it had, or, where that is not
+  /// known any more, nothing can be written from then on.
   std::vector<Freed> commit(const void *note, int64_t bytes);
   /// Undoes the last commit, since which nothing was written: opened anew the
   /// file has the one before. Nothing is written any more.

@@ -16,9 +16,11 @@
 #include "gtest/gtest.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <functional>
 #include <random>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace stepc;
@@ -273,6 +275,78 @@ TEST(Slots, aCutOfPowerLeavesTheStepBeforeOrBehind) {
   EXPECT_LT(10U, numBehind);
 }
 
+/// What a process that is killed behind `count` calls leaves to the next one:
+/// all that it wrote, of which the disk may not have all.
+Disk leave(const Disk &whole, size_t count) {
+  Disk disk;
+  disk.content.resize(whole.content.size());
+  disk.calls.assign(whole.calls.begin(), whole.calls.begin() + int64_t(count));
+  for (const Call &call : disk.calls)
+    std::copy(call.bytes.begin(), call.bytes.end(),
+              disk.content.begin() + call.offset);
+  return disk;
+}
+
+/// A process opens what a killed one left, and steps; at any moment of that the
+/// power is cut. How often the file had a step of before.
+size_t goOnAndCut(Disk disk, const std::vector<Image> &images,
+                  std::mt19937 &random) {
+  const size_t killed = disk.calls.size();
+  size_t found, numBefore = 0;
+  Image next;
+  {
+    Opened store = open(disk);
+    found = size_t(store->getSlots().getGeneration());
+    Script script(*store);
+    script.image = images[found];
+    script.step(int(found));
+    script.commit();
+    next = script.image;
+  }
+  for (size_t count = killed; count <= disk.calls.size(); ++count)
+    for (int turn = 0; turn < 4; ++turn) {
+      Disk left = cut(disk, count, random);
+      Opened store = open(left);
+      const auto now = size_t(store->getSlots().getGeneration());
+      const Image &want = now == found + 1 ? next : images[now];
+      numBefore += now != found + 1;
+      EXPECT_TRUE(now == 0 || getImage(*store, want.pieces) == want)
+          << now << " of " << found << ", killed at " << killed << ", cut at "
+          << count;
+    }
+  return numBefore;
+}
+
+TEST(Slots, aCutOfPowerBehindAProcessThatWasKilled) {
+  std::mt19937 random(11);
+  std::vector<Image> images(1);
+  Disk disk;
+  size_t numBefore = 0;
+  for (int step = 0; step < 4; ++step) {
+    size_t begun = disk.calls.size();
+    {
+      Opened store = open(disk);
+      Script script(*store);
+      script.image = images.back();
+      script.step(step);
+      begun = disk.calls.size();
+      script.commit();
+      images.push_back(script.image);
+    }
+    for (size_t count = begun; count <= disk.calls.size(); ++count)
+      numBefore += goOnAndCut(leave(disk, count), images, random);
+    // It may have been going back, too.
+    Disk back = disk;
+    begun = back.calls.size();
+    open(back)->retreat();
+    for (size_t count = begun; count <= back.calls.size(); ++count)
+      numBefore += goOnAndCut(leave(back, count), images, random);
+    if (testing::Test::HasFailure())
+      return;
+  }
+  EXPECT_LT(100U, numBefore);
+}
+
 TEST(Slots, anyCallThatFailsLeavesTheStepBeforeOrBehind) {
   int64_t numCalls;
   {
@@ -413,6 +487,39 @@ TEST(Slots, aStoreThatIsNotDurableCommitsNothing) {
   Store store(std::make_unique<OnDisk>(disk), StoreConfig{kPage, 2, 1});
   EXPECT_EQ("the disk does not outlive its process",
             getWords([&] { store.commit("", 0); }));
+}
+
+TEST(Slots, aForkedProcessDoesNotKeepAFileThatIsClosed) {
+  const std::string folder = testing::TempDir();
+  const std::string name = "slots-forked-" + std::to_string(getpid());
+  std::unique_ptr<File> file = openNamed(folder, name, false);
+  int ends[2];
+  ASSERT_EQ(0, pipe(ends));
+  const pid_t child = fork();
+  if (child == 0) {
+    file.reset(); // which leaves the file to the other
+    char byte = 0;
+    (void)!write(ends[1], &byte, 1);
+    pause();
+    _exit(0);
+  }
+  char byte;
+  ASSERT_EQ(1, read(ends[0], &byte, 1));
+  EXPECT_NE("not refused", getWords([&] { openNamed(folder, name, false); }));
+  kill(child, SIGKILL);
+  ASSERT_EQ(child, waitpid(child, nullptr, 0));
+  const pid_t other = fork();
+  if (other == 0) {
+    pause();
+    _exit(0);
+  }
+  file->close();
+  EXPECT_EQ("not refused", getWords([&] { openNamed(folder, name, false); }));
+  kill(other, SIGKILL);
+  ASSERT_EQ(other, waitpid(other, nullptr, 0));
+  close(ends[0]);
+  close(ends[1]);
+  unlink((folder + "/" + name).c_str());
 }
 
 TEST(Slots, aFileIsOneStores) {
