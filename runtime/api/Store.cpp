@@ -89,10 +89,10 @@ StepcStatus stepcStoreGetCommitted(const StepcStore *store,
     requireNotNull(store, "store");
     requireNotNull(out, "out");
     requireStructSize(out, sizeof(*out), "StepcStoreCommitted");
-    const store::Slots &slots = store->store->getSlots();
-    out->generation = slots.getGeneration();
-    out->note = slots.getNote().data();
-    out->noteBytes = int64_t(slots.getNote().size());
+    const store::Store::Committed own = store->store->getCommitted();
+    out->generation = own.generation;
+    out->note = own.note->data();
+    out->noteBytes = int64_t(own.note->size());
   });
 }
 

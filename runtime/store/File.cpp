@@ -39,6 +39,14 @@ std::string stepc::store::describeError(int error) {
   return strerror_r(error, words.data(), words.size());
 }
 
+/// Of the whole file.
+static bool setLock(int descriptor, short kind) {
+  struct flock whole = {};
+  whole.l_type = kind;
+  whole.l_whence = SEEK_SET;
+  return fcntl(descriptor, F_OFD_SETLK, &whole) == 0;
+}
+
 namespace {
 
 class Descriptor final : public File {
@@ -72,6 +80,10 @@ public:
   }
   int sync() override { return fdatasync(descriptor); }
   void close() override {
+    // Processes that were forked have the lock as well, and keep it while they
+    // live: whose it is gives it up for all.
+    if (descriptor >= 0 && getpid() == process)
+      (void)setLock(descriptor, F_UNLCK);
     if (descriptor >= 0)
       ::close(descriptor);
     descriptor = -1;
@@ -117,6 +129,7 @@ private:
   int descriptor;
   std::string name;
   bool direct;
+  pid_t process = getpid();
 };
 
 } // namespace
@@ -165,15 +178,6 @@ std::unique_ptr<File> stepc::store::openFile(const std::string &directory,
       descriptor, "the file of states in '" + directory + "'", direct);
 }
 
-/// Whoever opens the file has it alone, until that is closed or the process
-/// ends.
-static bool lock(int descriptor) {
-  struct flock whole = {};
-  whole.l_type = F_WRLCK;
-  whole.l_whence = SEEK_SET;
-  return fcntl(descriptor, F_OFD_SETLK, &whole) == 0;
-}
-
 /// Has the file's name be on the disk.
 static void syncDirectory(const std::string &directory) {
   int descriptor = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -193,7 +197,9 @@ std::unique_ptr<File> stepc::store::openNamed(const std::string &directory,
          path.c_str(), describeError(errno).c_str());
   auto file = std::make_unique<Descriptor>(
       descriptor, "the file of states '" + path + "'", false);
-  if (!lock(descriptor)) {
+  // Whoever opens the file has it alone, until that is closed or the process
+  // ends.
+  if (!setLock(descriptor, F_WRLCK)) {
     int error = errno;
     fail(STEPC_STORE_ERROR, "%s %s", file->getName().c_str(),
          error == EAGAIN || error == EACCES

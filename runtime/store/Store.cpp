@@ -161,6 +161,12 @@ const Slots &Store::getSlots() const {
   return *slots;
 }
 
+Store::Committed Store::getCommitted() const {
+  (void)getSlots();
+  std::lock_guard<std::mutex> lock(mutex);
+  return {slots->getGeneration(), &slots->getNote()};
+}
+
 void Store::commit(const void *note, int64_t bytes) {
   requireOwn();
   (void)getSlots();
@@ -186,6 +192,7 @@ void Store::commit(const void *note, int64_t bytes) {
 void Store::retreat() {
   requireOwn();
   (void)getSlots();
+  std::lock_guard<std::mutex> lock(mutex);
   slots->retreat();
 }
 

@@ -61,6 +61,11 @@ public:
   /// Of a durable store: what is in it now becomes what the file has, with a
   /// note; and what was committed last.
   void commit(const void *note, int64_t bytes);
+  struct Committed {
+    int64_t generation;
+    const std::string *note; // until the next commit
+  };
+  Committed getCommitted() const;
   const Slots &getSlots() const;
   void retreat();
   void requireTaken(uintptr_t address, int64_t bytes) const;
