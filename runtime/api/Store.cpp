@@ -132,6 +132,23 @@ StepcStatus stepcStoreClose(StepcStore *store) {
   });
 }
 
+StepcStatus stepcStoreUnlock(StepcStore *store) {
+  return guarded([&] {
+    requireNotNull(store, "store");
+    store->store->getFile().unlock();
+  });
+}
+
+StepcStatus stepcStoreLock(StepcStore *store) {
+  return guarded([&] {
+    requireNotNull(store, "store");
+    store::File &file = store->store->getFile();
+    if (!file.lock())
+      fail(STEPC_STORE_ERROR, "%s is open in another optimizer or process",
+           file.getName().c_str());
+  });
+}
+
 void stepcStoreDestroy(StepcStore *store) { delete store; }
 
 StepcStatus stepcStoreTake(StepcStore *store, int64_t bytes, void **out) {

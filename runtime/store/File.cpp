@@ -79,11 +79,15 @@ public:
     return takeRoom(begin, bytes) == 0 || errno == EOPNOTSUPP ? 0 : -1;
   }
   int sync() override { return fdatasync(descriptor); }
-  void close() override {
+  void unlock() override {
     // Processes that were forked have the lock as well, and keep it while they
     // live: whose it is gives it up for all.
     if (descriptor >= 0 && getpid() == process)
       (void)setLock(descriptor, F_UNLCK);
+  }
+  bool lock() override { return setLock(descriptor, F_WRLCK); }
+  void close() override {
+    unlock();
     if (descriptor >= 0)
       ::close(descriptor);
     descriptor = -1;

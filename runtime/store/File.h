@@ -44,6 +44,10 @@ public:
   /// Gives it back to the system: calls fail from now on, and others may open
   /// the file.
   virtual void close() = 0;
+  /// Lets others open the file, and takes it for itself again: false where
+  /// somebody has it. Of a file that has no name nothing is done.
+  virtual void unlock() {}
+  virtual bool lock() { return true; }
   /// As messages call it.
   virtual std::string getName() const = 0;
   /// Whether transfers pass the system's cache.

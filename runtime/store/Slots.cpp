@@ -106,8 +106,8 @@ void Slots::readHead(const char *pages, int64_t size) {
   if (!isSealed(head))
     failDamaged("head");
   readRoots(pages + kPage);
-  // Both roots, as one may be gone in the system's cache alone. A sync would not
-  // be enough behind one that failed: what it had is taken for written.
+  // Both roots, as one may be gone in the system's cache alone. A sync would
+  // not be enough behind one that failed: what it had is taken for written.
   writeAll(file, pages, kHeadBytes, 0);
   syncAll(file);
 }
@@ -143,6 +143,10 @@ void Slots::readRoots(const char *roots) {
   if (!found || found->bytes < 0 || found->place < kHeadBytes)
     failDamaged("log");
   generation = found->generation;
+  const Root &other = both[found == both];
+  hasBefore = generation == 1 ||
+              (std::memcmp(other.magic, kRootMagic, sizeof(kRootMagic)) == 0 &&
+               isSealed(other) && other.generation == generation - 1);
   readRecord(found->place, found->bytes, found->record);
 }
 
@@ -266,6 +270,7 @@ void Slots::write(const void *from, int64_t bytes, int64_t offset) {
          "%s: a commit has failed or was undone, and nothing is written any "
          "more",
          file.getName().c_str());
+  dropBefore();
   for (int64_t done = 0; done < bytes;) {
     Run run = findRun(offset + done, bytes - done, true);
     writeAll(file, static_cast<const char *>(from) + done, run.bytes,
@@ -368,6 +373,7 @@ std::vector<Slots::Freed> Slots::commit(const void *own, int64_t bytes) {
   bytesWritten += size + kPage;
   note.assign(static_cast<const char *>(own), size_t(bytes));
   ++generation;
+  hasBefore = true;
   return settle();
 }
 
@@ -393,8 +399,19 @@ std::vector<Slots::Freed> Slots::settle() {
   return freed;
 }
 
+/// Not waited for: the disk may have it later, or never where the power is cut.
+void Slots::dropBefore() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!hasBefore)
+    return;
+  PageMemory page = allocatePages(kPage);
+  std::memset(page.get(), 0, size_t(kPage));
+  writeAll(file, page.get(), kPage, (2 - generation % 2) * kPage);
+  hasBefore = false;
+}
+
 void Slots::retreat() {
-  if (broken || generation < 1)
+  if (broken || !hasBefore)
     fail(STEPC_STORE_ERROR, "%s has no step before the one that it has",
          file.getName().c_str());
   broken = true;

@@ -19,10 +19,11 @@
 // It and all other pages are on the disk (fdatasync) before the root is
 // written, and the root is before the next page of any piece is. So whatever
 // moment a process or its machine ends at, the file has one generation whole;
-// and the one before it, too, until the next page is written. What is found in
+// and the one before it, too, until the next page is written: its root goes
+// ahead of that. What is found in
 // an opened file need not be on the disk, as the process that wrote it may have
-// been killed before: head and roots are written again, and brought there, ahead
-// of all else.
+// been killed before: head and roots are written again, and brought there,
+// ahead of all else.
 //
 //===----------------------------------------------------------------------===//
 
@@ -83,9 +84,13 @@ public:
   /// disk does not do its part: the file has what it had, or, where that is not
   /// known any more, nothing can be written from then on.
   std::vector<Freed> commit(const void *note, int64_t bytes);
-  /// Undoes the last commit, since which nothing was written: opened anew the
-  /// file has the one before. Nothing is written any more.
+  /// Undoes the last commit: opened anew the file has the one before. Nothing
+  /// is written any more. An Error where something was written since the
+  /// commit.
   void retreat();
+  /// To be called before pages are changed that no generation's record has: the
+  /// one before the last is not whole any more.
+  void dropBefore();
   /// By commits beside what is written.
   int64_t getBytesWritten() const { return bytesWritten; }
 
@@ -126,6 +131,8 @@ private:
   std::map<int64_t, Piece> pieces;
   int64_t record = 0; // offset of the piece for it; 0: none
   int64_t generation = 0;
+  /// Whether the file has the generation before, too.
+  bool hasBefore = false;
   std::string note;
   /// What went with the last commit, and the one before it had.
   std::vector<Freed> leaving;

@@ -70,8 +70,10 @@ int64_t Store::find(int64_t bytes) {
       fail(STEPC_OUT_OF_MEMORY, "a store has room for %lld bytes",
            static_cast<long long>(kReserved));
     const int64_t place = getPlace(fileBytes), room = getRoom(bytes);
-    if (slots)
+    if (slots) {
       slots->requireBytes(place);
+      slots->dropBefore();
+    }
     // A process that has ended may have left something behind what it
     // committed.
     if (file->extend(place, room) != 0 ||
@@ -81,6 +83,8 @@ int64_t Store::find(int64_t bytes) {
     return fileBytes - bytes;
   }
   auto [offset, room] = *gap;
+  if (slots)
+    slots->dropBefore();
   if (file->clear(getPlace(offset), getRoom(bytes)) != 0)
     failRoom(*file, getRoom(bytes));
   gaps.erase(gap);

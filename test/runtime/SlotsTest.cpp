@@ -478,6 +478,20 @@ TEST(Slots, goesBackByOneStep) {
               "written any more",
               getWords([&] { own->commit("", 0); }));
     EXPECT_TRUE(has(other, images[size_t(step)], step)) << step;
+    if (step > 1) // the other slots have nothing of that
+      EXPECT_EQ("the disk has no step before the one that it has",
+                getWords([&] { open(other)->retreat(); }));
+    // Nor have they where a process was killed that had begun a step.
+    Disk begun = disk;
+    {
+      Opened next = open(begun);
+      const int64_t offset = images.back().pieces.begin()->first;
+      next->write(next->getAddress(offset), 1, "x");
+    }
+    if (step > 0)
+      EXPECT_EQ("the disk has no step before the one that it has",
+                getWords([&] { open(begun)->retreat(); }));
+    EXPECT_TRUE(has(begun, images.back(), step + 1)) << step;
   }
 }
 

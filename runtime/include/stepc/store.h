@@ -86,6 +86,12 @@ STEPC_API StepcStatus stepcStoreGetAddress(const StepcStore *store,
  * others may open it. Not within a step. */
 STEPC_API StepcStatus stepcStoreClose(StepcStore *store);
 /* Gives up the handle; the plans that have the store keep it. Accepts NULL. */
+/* Lets others open the file of a store that stays, which can be read and
+ * written all the same; lock takes it back: STEPC_STORE_ERROR where somebody
+ * has opened it meanwhile. */
+STEPC_API StepcStatus stepcStoreUnlock(StepcStore *store);
+STEPC_API StepcStatus stepcStoreLock(StepcStore *store);
+
 STEPC_API void stepcStoreDestroy(StepcStore *store);
 
 /* So many bytes, zeros, and their address, a multiple of 4096. The file's room
