@@ -127,6 +127,11 @@ class SophiaG(Peer, torch.optim.Optimizer):
             self._forget_estimates()
         return loss
 
+    def _commit_step(self) -> None:
+        if self._binding is not None and any(group["refresh"] for group in self.param_groups):
+            self._forget_estimates()  # for the file to have none, either
+        super()._commit_step()
+
     def _forget_estimates(self) -> None:
         report = self.last_step
         if report is not None and report.skipped:
