@@ -137,6 +137,8 @@ _SIGNATURES = {
     "stepcStoreGetOffset": [c_void_p, c_void_p, POINTER(c_int64)],
     "stepcStoreGetAddress": [c_void_p, c_int64, c_int64, POINTER(c_void_p)],
     "stepcStoreClose": [c_void_p],
+    "stepcStoreUnlock": [c_void_p],
+    "stepcStoreLock": [c_void_p],
     "stepcStoreRetreat": [c_void_p],
     "stepcStoreTake": [c_void_p, c_int64, POINTER(c_void_p)],
     "stepcStoreGive": [c_void_p, c_void_p],

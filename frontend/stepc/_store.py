@@ -65,14 +65,22 @@ class Store:
         check(self._lib, self._lib.stepcStoreCommit(self.handle, note, len(note)))
 
     def retreat(self) -> None:
-        """Undoes the last commit, since which nothing was written: opened anew the file has the
-        one before."""
+        """Undoes the last commit: opened anew the file has the one before. StoreError where
+        something was written since."""
         check(self._lib, self._lib.stepcStoreRetreat(self.handle))
 
     def close(self) -> None:
         """Lets others open the file, whoever still has the store or a piece of it, as the frames of
         an error do: they get StoreError."""
         check(self._lib, self._lib.stepcStoreClose(self.handle))
+
+    def unlock(self) -> None:
+        """Lets others open the file, which is read and written all the same."""
+        check(self._lib, self._lib.stepcStoreUnlock(self.handle))
+
+    def lock(self) -> None:
+        """Takes it back; StoreError where somebody has opened it meanwhile."""
+        check(self._lib, self._lib.stepcStoreLock(self.handle))
 
     def _committed(self) -> StoreCommitted:
         found = StoreCommitted(ctypes.sizeof(StoreCommitted))

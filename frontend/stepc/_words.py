@@ -36,6 +36,8 @@ NAMES = {
     "stepcPlanSetStore": "choosing where states lie",
     "stepcStoreOpen": "opening a file of states",
     "stepcStoreClose": "closing the file of states",
+    "stepcStoreUnlock": "letting others open the file of states",
+    "stepcStoreLock": "taking the file of states back",
     "stepcStoreCommit": "committing a step to the file of states",
     "stepcStoreCreate": "making a file for states",
     "stepcStoreGetAddress": "finding a state in the file of states",

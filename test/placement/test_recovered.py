@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What ``recover`` of a durable file of states brings back, and what it cannot."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 import stepc.torch as st
-from durable_common import make, step
+from durable_common import image, images, is_same, make, step
 from stepc import errors
 from stored_common import give, make_params, same
 
@@ -70,3 +73,121 @@ def test_a_note_that_cannot_be_read(place, monkeypatch):
     params, optimizer = make("adamw", place)
     with pytest.raises(errors.StoreError, match=r"states.stepc' has a note that cannot be read"):
         optimizer.recover()
+
+
+def test_what_sophia_has_forgotten(place):
+    """An estimate that a step has taken in is not in the file as one that the next is to take."""
+
+    def run(own, steps):
+        params = make_params([(200, 300), (7,)])
+        optimizer = st.SophiaG(params, lr=0.1, place=own)
+        if own is not None:
+            assert optimizer.recover() == steps[0]
+            assert not any("estimate" in optimizer.state[p] for p in params)
+            assert optimizer.param_groups[0]["refresh"] == 0.0
+        for number in steps:
+            give(params, number)
+            if number % 2 == 0:
+                optimizer.update_hessian()
+            optimizer.step()
+        return [p.detach().clone() for p in params]
+
+    for number in range(3):
+        ours = run(place, [number])
+    assert all(same(one, other) for one, other in zip(ours, run(None, range(3)), strict=True))
+
+
+def test_a_forked_process_does_not_keep_the_file(place):
+    params, optimizer = make("adamw", place)
+    for number in (1, 2):
+        step(params, optimizer, number)
+    want = image(params, optimizer)
+    child = os.fork()
+    if not child:
+        signal.pause()
+        os._exit(0)
+    try:
+        assert optimizer.recover() == 2 and is_same(image(params, optimizer), want)
+        del params, optimizer
+        params, optimizer = make("adamw", place)
+        assert optimizer.recover() == 2 and is_same(image(params, optimizer), want)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_recovery_that_fails_leaves_what_is_in_memory(place):
+    params, optimizer = make("adamw", place)
+    step(params, optimizer, 1)
+    optimizer.state[params[0]]["exp_avg"].fill_(3)
+    path, want = place.path / place.name, image(params, optimizer)
+    whole = path.read_bytes()
+
+    def harmed(content):
+        path.rename(place.path / "aside")  # which the optimizer still has
+        if content is not None:
+            path.write_bytes(content)
+
+    for content, match in (
+        (None, r"is a new one: that with step 1 is gone"),
+        (b"x" + whole[1:], "is no file of states"),
+    ):
+        harmed(content)
+        with pytest.raises(errors.StoreError, match=match):
+            optimizer.recover()
+        path.unlink()
+        (place.path / "aside").rename(path)
+        assert is_same(image(params, optimizer), want)
+        with pytest.raises(errors.StoreError, match="is open in another"):  # it has it again
+            make("adamw", place)[1].recover()
+    step(params, optimizer, 2)
+    assert optimizer.stored().step == 2
+
+
+def test_masters_of_another_kind(place):
+    params, optimizer = make("masters", place)
+    step(params, optimizer, 1)
+    del params, optimizer
+    for way in ("remainders", "masters"):
+        params, optimizer = make(way, place)
+        if way == "masters":
+            assert optimizer.recover() == 1
+            continue
+        before = image(params, optimizer)
+        words = "with master='f32', and this one has 'remainder'"
+        with pytest.raises(errors.StoreError, match=words):
+            optimizer.recover()
+        assert is_same(image(params, optimizer), before)
+
+
+def test_not_while_parameters_are_averages(place):
+    params, optimizer = make("average", place)
+    step(params, optimizer, 1)
+    want = image(params, optimizer)
+    with optimizer.averaged(), pytest.raises(errors.StepcError, match="values of their averages"):
+        optimizer.recover()
+    assert is_same(image(params, optimizer), want)
+    assert optimizer.recover() == 1 and is_same(image(params, optimizer), want)
+
+
+def test_the_step_before_the_last(place):
+    """Of two optimizers of a model one has committed a step, and the other has not."""
+    expected = images("adamw", 4)
+    params, optimizer = make("adamw", place)
+    for number in (1, 2, 3):
+        step(params, optimizer, number)
+    del params, optimizer
+    params, optimizer = make("adamw", place)
+    for wanted in (1, 4):
+        with pytest.raises(errors.StoreError, match=f"has step 3, and step {wanted} was asked"):
+            optimizer.recover(step=wanted)
+        assert not optimizer.state
+    assert optimizer.recover(step=3) == 3 and is_same(image(params, optimizer), expected[3])
+    assert optimizer.recover(step=2) == 2 and is_same(image(params, optimizer), expected[2])
+    with pytest.raises(errors.StoreError, match="has no step before the one that it has"):
+        optimizer.recover(step=1)
+    assert is_same(image(params, optimizer), expected[2])
+    for number in (3, 4):
+        step(params, optimizer, number)
+        assert is_same(image(params, optimizer), expected[number])
+    assert optimizer.recover() == optimizer.stored().step == 4

@@ -17,12 +17,20 @@ from ... import errors
 _WHAT = "ranks could not tell each other of their files of states"
 
 
-def failure_of(call: Callable[[], None]) -> errors.StoreError | None:
-    """That with which the call has ended."""
+def failure_of(call: Callable[[], None], *, every: bool = False) -> errors.StoreError | None:
+    """That with which the call has ended. ``every``: other errors, too, as such a one: what is
+    raised on a rank alone the others do not hear of."""
     try:
         call()
     except errors.StoreError as error:
         return error
+    except Exception as error:
+        if not every:
+            raise
+        words = f"{type(error).__name__}: {error}"
+        made = errors.StoreError(words, getattr(error, "status", "STEPC_STORE_ERROR"))
+        made.__cause__ = error
+        return made
     return None
 
 

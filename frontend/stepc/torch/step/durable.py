@@ -51,6 +51,11 @@ class Durable:
     """Mix-in of :class:`CompiledStep`."""
 
     _in_file: _Kept | None = None
+    # Of commits that were tried, by all ranks together; that all of them have made; and both of
+    # what this rank's file has, which may be more, and may be less often committed.
+    _number = 0
+    _steps = 0
+    _in_its_file = (0, 0)
 
     def _is_durable(self) -> bool:
         return self._placed is not None and self._placed.durable
@@ -69,15 +74,26 @@ class Durable:
             return
         if self._binding.was_skipped():
             return
+        ranks = is_distributed(self)
+        self._number += 1
         try:
-            failure = failure_of(lambda: self._store.commit(self._make_note()))
-            if is_distributed(self):  # nobody begins the next step before all have this one
+            failure = failure_of(self._commit_own, every=ranks)
+            if ranks:  # nobody begins the next step before all have this one
                 refuse_failure(self._binding.torch_mesh, failure)
             elif failure is not None:
                 raise failure
         except errors.StoreError as error:
             self._poison = f"the step was made, and is not in the file: {error}"
             raise
+        except BaseException as error:
+            if ranks:  # others may have it in their files
+                self._poison = f"{type(error).__name__} came in a commit of several ranks"
+            raise
+        self._steps += 1
+
+    def _commit_own(self) -> None:
+        self._store.commit(self._make_note())
+        self._in_its_file = self._number, self._steps + 1
 
     def _make_note(self) -> bytes:
         kept, records, small, held = self._in_file or _Kept(), [], _Small(), {}
@@ -97,6 +113,9 @@ class Durable:
         alive = {(number, name) for number, name, is_kept, _ in records if is_kept}
         kept.pieces = {key: piece for key, piece in kept.pieces.items() if key in alive}
         note = {
+            "number": self._number,
+            "steps": self._steps + 1,
+            "before": self._in_its_file,
             "model": self._model(),
             "groups": self._packed_groups(),
             "records": records,
@@ -137,6 +156,7 @@ class Durable:
         interface = self._get_definition().interface()
         return {
             "optimizer": interface.name,
+            "master": self._master,
             "states": sorted(interface.states),
             "parameters": [
                 [(tuple(local_of(p.detach())[0].shape), str(p.dtype)) for p in group["params"]]
@@ -147,63 +167,95 @@ class Durable:
     # --- Its return -------------------------------------------------------------
 
     @torch._disable_dynamo
-    def recover(self) -> int:
+    def recover(self, step: int | None = None) -> int:
         """Goes on with the last step that the file of ``place=Place("disk", durable=True)`` has,
         of an earlier process or of this one: parameters, states, counts and the numbers in the
         groups are those behind it, to the bit.
 
-        The optimizer is made as the one before was, of the same model. Returns how many steps the
-        file has had; 0, with nothing changed, where it has none. What else belongs to a step, as
-        the place in the data, a schedule of learning rates or a GradScaler, is the caller's to
-        bring there. StoreError for a file that is in use, damaged, or of another model or
-        optimizer; nothing has changed then.
+        The optimizer is made as the one before was, of the same model. ``step``: which step it is
+        to be, the last or, where nothing was written since, the one before: several optimizers of
+        one model may have come to different ones. Returns how many steps the file has had; 0, with
+        nothing changed, where it has none. What else belongs to a step, as the place in the data,
+        a schedule of learning rates or a GradScaler, is the caller's to bring there. StoreError
+        for a file that is in use, damaged, of another model or optimizer, or without that step,
+        and StepcError inside ``averaged``; nothing has changed then.
         """
         if not self._is_durable():
             raise errors.StepcError(
                 'recover() is for an optimizer with place=Place("disk", durable=True)'
             )
+        self._refuse_averages()
         with self._locked(), within(self._timeout), outside(), torch.no_grad():
             mesh = make_binding(self).torch_mesh if is_distributed(self) else None
-            self._together(mesh, self._reopen)
-            step = store_step = self._store.generation
+            return self._bring_back(mesh, step)
+
+    def _bring_back(self, mesh, step: int | None) -> int:
+        old, self._store = self._store, None
+        note: dict = {}
+        try:
+            self._together(mesh, lambda: note.update(self._open_beside(old)))
             if mesh is not None:
-                step = least_step(mesh, store_step)
-                self._together(mesh, lambda: self._go_back(store_step, step))
-            if not step:
-                return 0
-            note: dict = {}
-            self._together(mesh, lambda: note.update(self._read_note()))
-            self._take(note)
-            return step
+                least = least_step(mesh, note["number"])
+                words = f"and that of another rank has {least}"
+                self._together(mesh, lambda: self._go_back(note, 0, least, words))
+            if step is not None:
+                words = f"and step {step} was asked for"
+                self._together(mesh, lambda: self._go_back(note, 1, step, words))
+        except BaseException:
+            self._keep_old(old, note, None)
+            raise
+        if not note["steps"] and old is not None:
+            self._keep_old(old, note, self._store)
+        elif note["steps"]:
+            self._drop_old(old)
+            try:
+                self._together(mesh, lambda: self._take(note))
+            except BaseException:
+                self._store.close()  # for others to open it
+                self._store = None
+                raise
+        self._in_its_file = self._number, self._steps = note["number"], note["steps"]
+        return self._steps
 
     def _together(self, mesh, call) -> None:
         """A part of ``recover`` that all ranks have come through before any goes on."""
-        try:
-            failure = failure_of(call)
-            if mesh is not None:
-                refuse_failure(mesh, failure, unstepped=True)
-            elif failure is not None:
-                raise failure
-        except BaseException:
-            if self._store is not None:
-                self._store.close()  # for others to open it
-                self._store = None
-            raise
+        failure = failure_of(call, every=mesh is not None)
+        if mesh is not None:
+            refuse_failure(mesh, failure, unstepped=True)
+        elif failure is not None:
+            raise failure
 
-    def _go_back(self, own: int, step: int) -> None:
-        """To the step that all ranks have; they begin none before all have the one before it."""
-        if own == step:
-            return
-        if own != step + 1:
+    def _open_beside(self, old) -> dict:
+        """Opens the file as it was committed, also where the optimizer has it already; its note."""
+        if old is not None:
+            old.unlock()
+        self._open_store()
+        if old is not None and old.generation and not self._store.generation:
             raise errors.StoreError(
-                f"{self._file_of_states} has step {own}, and that of another rank has {step}",
+                f"{self._file_of_states} is a new one: that with step {old.generation} is gone",
                 "STEPC_STORE_ERROR",
             )
+        return self._read_note()
+
+    def _go_back(self, note: dict, which: int, wanted: int, words: str) -> None:
+        """To the step whose number, or whose count of steps, is the one that is wanted. Of ranks
+        that is what all have: they begin none before all have the one before it."""
+        own, before = (note["number"], note["steps"])[which], note["before"][which]
+        if own == wanted:
+            return
+        if before != wanted or not own:
+            raise errors.StoreError(
+                f"{self._file_of_states} has step {own}, {words}", "STEPC_STORE_ERROR"
+            )
         self._store.retreat()
+        note["went_back"] = True
         self._store.close()
         self._open_store()
+        note.update(self._read_note())
 
     def _read_note(self) -> dict:
+        if not self._store.generation:
+            return {"number": 0, "steps": 0, "before": (0, 0)}
         try:
             note = torch.load(io.BytesIO(self._store.note()), weights_only=True)
         except pickle.UnpicklingError as error:
@@ -214,24 +266,43 @@ class Durable:
         self._refuse_other(note["model"])
         return note
 
-    def _reopen(self) -> None:
-        """The file as it was committed; what was stepped since is dropped."""
-        if self._store is not None:
-            self._keep_scalars(self._binding)
-            self._binding, self._in_file = None, None
-            for own in self.state.values():
-                for name in [n for n, value in own.items() if isinstance(value, StoredState)]:
-                    del own[name]
-            if self._backward is not None:
-                self._backward.forget()
-            self._store.close()
-            self._store = None
-        self._open_store()
+    def _keep_old(self, old, note: dict, other) -> None:
+        """With the store that was there before ``recover``, unless the file has gone back
+        meanwhile, and its slots are others': then with the other one."""
+        new, self._store = self._store, other if note.get("went_back") else None
+        if new is not None and new is not self._store:
+            new.close()  # for others to open it
+        if note.get("went_back"):
+            self._drop_old(old)
+            return
+        if old is None:
+            return
+        try:
+            old.lock()
+        except errors.StoreError:  # somebody was faster
+            self._drop_old(old)
+        else:
+            self._store = old
+
+    def _drop_old(self, old) -> None:
+        """What was stepped since the file was committed."""
+        if old is None:
+            return
+        self._keep_scalars(self._binding)
+        self._binding, self._in_file = None, None
+        for own in self.state.values():
+            for name in [n for n, value in own.items() if isinstance(value, StoredState)]:
+                del own[name]
+        if self._backward is not None:
+            self._backward.forget()
+        old.close()
 
     def _refuse_other(self, found: dict) -> None:
         own, words = self._model(), None
         if found["optimizer"] != own["optimizer"]:
             words = f"of optimizer '{found['optimizer']}', and this one is '{own['optimizer']}'"
+        elif found["master"] != own["master"]:
+            words = f"with master={found['master']!r}, and this one has {own['master']!r}"
         elif found["states"] != own["states"]:
             words = f"with states {found['states']}, and this optimizer has {own['states']}"
         else:
