@@ -8,6 +8,7 @@ import signal
 import numpy as np
 import pytest
 import stepc.torch as st
+import torch
 from durable_common import image, images, is_same, make, step
 from stepc import errors
 from stored_common import give, make_params, same
@@ -191,3 +192,37 @@ def test_the_step_before_the_last(place):
         step(params, optimizer, number)
         assert is_same(image(params, optimizer), expected[number])
     assert optimizer.recover() == optimizer.stored().step == 4
+
+
+@pytest.mark.parametrize(
+    "schedule_of",
+    [
+        lambda own: torch.optim.lr_scheduler.CosineAnnealingLR(own, 10),
+        lambda own: torch.optim.lr_scheduler.LambdaLR(own, lambda n: np.cos(n / 10)),
+    ],
+)
+def test_schedules_and_batches_as_the_docs_have_them(place, schedule_of):
+    def run(own, last):
+        params = make_params([(200, 300), (7,)])
+        optimizer = st.AdamW(params, lr=0.01, skip_nonfinite=True, place=own)
+        schedule = schedule_of(optimizer)
+        count = optimizer.recover() if own is not None else 0
+        if count:
+            schedule.last_epoch = count - 1
+            schedule.step()
+        (group,) = optimizer.param_groups
+        for number in range(group.get("batches", 0), last):
+            give(params, number)
+            if number == 1:
+                params[0].grad[0, 0] = float("inf")
+            group["batches"] = number + 1
+            optimizer.step()
+            if not optimizer.last_step.skipped:
+                schedule.step()
+        return [p.detach().clone() for p in params], group["batches"], group["lr"]
+
+    for last in (1, 3, 5):
+        ours = run(place, last)
+    theirs = run(None, 5)
+    assert ours[1:] == theirs[1:] == (5, theirs[2])
+    assert all(same(one, other) for one, other in zip(ours[0], theirs[0], strict=True))

@@ -28,8 +28,8 @@ class Place:
     Args:
         states: "disk", a file of this process, or "host", the processor's memory, where those
             of parameters there are in any case.
-        path: the folder in which the file is made, for "disk". It has no name, and is gone
-            with the optimizer: it is no checkpoint.
+        path: the folder in which the file is made, for "disk". Unless it is durable it has no
+            name, and is gone with the optimizer: it is no checkpoint.
         fraction: of the parameters' elements, from the first parameter on, how much has its
             states there.
         buffers: windows of memory, of which one is worked on while others are read and
