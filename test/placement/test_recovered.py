@@ -194,6 +194,7 @@ def test_the_step_before_the_last(place):
     assert optimizer.recover() == optimizer.stored().step == 4
 
 
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")
 @pytest.mark.parametrize(
     "schedule_of",
     [
@@ -226,3 +227,28 @@ def test_schedules_and_batches_as_the_docs_have_them(place, schedule_of):
     theirs = run(None, 5)
     assert ours[1:] == theirs[1:] == (5, theirs[2])
     assert all(same(one, other) for one, other in zip(ours[0], theirs[0], strict=True))
+
+
+def test_what_many_small_tensors_write(place):
+    """They are one piece, and where each lies is written when that changes."""
+
+    def made():
+        params = make_params([(64,)] * 400)
+        return params, st.AdamW(params, place=place)
+
+    params, optimizer = made()
+    written = []
+    for number in range(4):
+        give(params, number)
+        if number < 2:
+            params[7].grad = None  # its states come later
+        before = optimizer.stored().bytes_written if number else 0
+        optimizer.step()
+        written.append(optimizer.stored().bytes_written - before)
+    small = 400 * (3 * 256 + 16)
+    assert written[0] > small + 40000 < written[2]
+    assert small < written[1] < small + 20000 and small < written[3] < small + 20000
+    want = image(params, optimizer)
+    del params, optimizer
+    params, optimizer = made()
+    assert optimizer.recover() == 4 and is_same(image(params, optimizer), want)

@@ -9,8 +9,6 @@ rest in the note of the commit. So the file always has one step, and all of it.
 
 from __future__ import annotations
 
-import io
-import pickle
 from collections.abc import Iterator
 
 import torch
@@ -22,35 +20,19 @@ from ..ranks.exchanges import within
 from ..ranks.files import failure_of, least_step, refuse_failure
 from ..ranks.local_tensors import Spread, local_of
 from ..ranks.parts import is_distributed
-from ..tensors.stored import StoredState, StoredStates
+from ..tensors.stored import StoredState
+from .kept import Kept, as_bytes, from_bytes
 from .modes import outside
 from .noted import plain, refuse_unkept
 from .saving import _LOAD_HOOKS, _SAVE_HOOKS
 
 _PARAMETER = ""  # the name of a record that is no state
-_UNIT = 16  # bytes that a small tensor begins at a multiple of
-
-
-class _Kept:
-    """What the file has of tensors in memory."""
-
-    def __init__(self):
-        self.pieces: dict[tuple[int, str], StoredState] = {}
-
-    def write(self, key: tuple[int, str], value: torch.Tensor, store) -> StoredState:
-        like = torch.empty_like(value, device="meta", requires_grad=False)
-        known = self.pieces.get(key)
-        layout = like.dtype, like.shape, like.stride()
-        if known is None or (known.dtype, known.shape, known.stride()) != layout:
-            self.pieces[key] = known = StoredStates(store).make(like)
-        known.write(value)
-        return known
 
 
 class Durable:
     """Mix-in of :class:`CompiledStep`."""
 
-    _in_file: _Kept | None = None
+    _in_file: Kept | None = None
     # Of commits that were tried, by all ranks together; that all of them have made; and both of
     # what this rank's file has, which may be more, and may be less often committed.
     _number = 0
@@ -91,12 +73,13 @@ class Durable:
             raise
         self._steps += 1
 
+    @torch.no_grad()
     def _commit_own(self) -> None:
         self._store.commit(self._make_note())
         self._in_its_file = self._number, self._steps + 1
 
     def _make_note(self) -> bytes:
-        kept, records, small, held = self._in_file or _Kept(), [], _Small(), {}
+        kept, records, small, held = self._in_file or Kept(), [], [], {}
         self._in_file, spread = kept, {}
         for key, value in self._tensors():
             value, how = local_of(value)
@@ -107,26 +90,31 @@ class Durable:
             elif not isinstance(value, torch.Tensor):
                 held[key] = plain(value, f"state '{key[1]}' of parameter {key[0]}")
             elif value.numel() <= SMALL:
-                small.add(key, value)
+                small.append((key, value))
             else:
-                records.append((*key, True, kept.write(key, value, self._store).layout_in_file))
-        alive = {(number, name) for number, name, is_kept, _ in records if is_kept}
-        kept.pieces = {key: piece for key, piece in kept.pieces.items() if key in alive}
-        note = {
+                records.append((*key, True, kept.write(key, value, self._store)))
+        kept.drop_others({(number, name) for number, name, is_kept, _ in records if is_kept})
+        where, lines = kept.write_small(small, self._store)
+        sizes = [len(group["params"]) for group in self.param_groups]
+        places = kept.write_places(
+            (records, where, lines, spread, sizes),
+            lambda: {
+                "model": self._model(),
+                "records": records,
+                "small": (where, lines),
+                "spread": spread,
+            },
+            self._store,
+        )
+        return as_bytes({
             "number": self._number,
             "steps": self._steps + 1,
             "before": self._in_its_file,
-            "model": self._model(),
+            "places": places,
             "groups": self._packed_groups(),
-            "records": records,
-            "small": small.packed(),
             "held": held,
-            "spread": spread,
             **self._more_in_note(),
-        }
-        stream = io.BytesIO()
-        torch.save(note, stream)
-        return stream.getvalue()
+        })  # fmt: skip
 
     def _more_in_note(self) -> dict:
         """What else belongs to the step that was made; a class that has such takes it back in its
@@ -147,7 +135,7 @@ class Durable:
         """Parameters and what is in their states, each with its place: number and name."""
         params = (param for group in self.param_groups for param in group["params"])
         for number, param in enumerate(params):
-            yield (number, _PARAMETER), param.detach()
+            yield (number, _PARAMETER), param
             for name, value in (self.state.get(param) or {}).items():
                 yield (number, name), value
 
@@ -256,13 +244,10 @@ class Durable:
     def _read_note(self) -> dict:
         if not self._store.generation:
             return {"number": 0, "steps": 0, "before": (0, 0)}
-        try:
-            note = torch.load(io.BytesIO(self._store.note()), weights_only=True)
-        except pickle.UnpicklingError as error:
-            raise errors.StoreError(
-                f"{self._file_of_states} has a note that cannot be read: {error}",
-                "STEPC_STORE_ERROR",
-            ) from None
+        file, store = self._file_of_states, self._store
+        note = from_bytes(store.note(), file)
+        note["kept"] = Kept()
+        note.update(note["kept"].read_places(note["places"], file, store))
         self._refuse_other(note["model"])
         return note
 
@@ -316,8 +301,11 @@ class Durable:
 
     def _take(self, note: dict) -> None:
         """Gives parameters and states what the file has of them."""
-        store, kept = self._store, _Kept()
-        values: dict[tuple[int, str], object] = {**note["held"], **_Small.unpacked(note["small"])}
+        store, kept = self._store, note["kept"]
+        values: dict[tuple[int, str], object] = {
+            **note["held"],
+            **kept.read_small(*note["small"], store),
+        }
         for number, name, is_kept, layout in note["records"]:
             piece = StoredState.at(store, *layout)
             if is_kept:
@@ -356,31 +344,3 @@ def _differences(found: list, own: list) -> Iterator[str]:
                     f"of another model: parameter {place} of group {group} has shape {one[0]} and "
                     f"dtype {one[1]} there, and {other[0]} and {other[1]} here"
                 )
-
-
-class _Small:
-    """Tensors, all in one; each has its place there, dtype and shape."""
-
-    def __init__(self):
-        self._lines: list[torch.Tensor] = []
-        self._places: list[tuple] = []
-        self._size = 0
-
-    def add(self, key: tuple[int, str], value: torch.Tensor) -> None:
-        line = value.detach().cpu().contiguous().view(-1).view(torch.uint8)
-        self._places.append((*key, value.dtype, tuple(value.shape), self._size, line.numel()))
-        padding = -line.numel() % _UNIT
-        self._lines += [line, torch.zeros(padding, dtype=torch.uint8, device="cpu")]
-        self._size += line.numel() + padding
-
-    def packed(self) -> tuple:
-        lines = self._lines or [torch.zeros(0, dtype=torch.uint8, device="cpu")]
-        return torch.cat(lines), self._places
-
-    @staticmethod
-    def unpacked(packed: tuple) -> dict[tuple[int, str], torch.Tensor]:
-        line, places = packed
-        return {
-            (number, name): line[at : at + size].clone().view(dtype).view(shape)
-            for number, name, dtype, shape, at, size in places
-        }
