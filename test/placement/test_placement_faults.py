@@ -21,8 +21,9 @@ def test_a_fault_of_files_that_stay_is_seen(fault):
 @pytest.mark.parametrize("fault", sample(faults("store"), "faults of stores", 3))
 def test_a_fault_is_seen(fault):
     run = run_with(fault, __file__, TESTS)
-    # Addresses of a store cannot be read: that ends the process.
-    assert run.returncode in (1, -signal.SIGSEGV), run.stdout[-2000:]
+    # Addresses of a store cannot be read, and what is behind a window is another's: either ends
+    # the process.
+    assert run.returncode in (1, -signal.SIGSEGV, -signal.SIGABRT), run.stdout[-2000:]
     assert "assert" in run.stdout or run.returncode < 0
 
 
