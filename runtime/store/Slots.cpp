@@ -24,6 +24,9 @@ constexpr int64_t kHeadBytes = 3 * kPage;
 constexpr int64_t kDigest = 64; // hex digits
 constexpr char kHeadMagic[8] = {'S', 'T', 'E', 'P', 'C', 'D', 'U', 'R'};
 constexpr char kRootMagic[8] = {'S', 'T', 'E', 'P', 'C', 'R', 'T', '1'};
+/// In place of a root whose slots are being written. Were it zeros, a file that
+/// a disk has lost the other root of would pass for a new one.
+constexpr char kDroppedMagic[8] = {'S', 'T', 'E', 'P', 'C', 'R', 'T', '-'};
 constexpr uint32_t kFormat = 1;
 
 struct Head {
@@ -406,7 +409,9 @@ void Slots::dropBefore() {
     return;
   PageMemory page = allocatePages(kPage);
   std::memset(page.get(), 0, size_t(kPage));
-  writeAll(file, page.get(), kPage, (2 - generation % 2) * kPage);
+  std::memcpy(page.get(), kDroppedMagic, sizeof(kDroppedMagic));
+  if (generation > 1) // before the first there is nothing
+    writeAll(file, page.get(), kPage, (2 - generation % 2) * kPage);
   hasBefore = false;
 }
 

@@ -492,6 +492,12 @@ TEST(Slots, goesBackByOneStep) {
       EXPECT_EQ("the disk has no step before the one that it has",
                 getWords([&] { open(begun)->retreat(); }));
     EXPECT_TRUE(has(begun, images.back(), step + 1)) << step;
+    if (step > 0) {
+      // What a disk has lost is no new file.
+      const auto page = begun.content.begin() + (1 + (step + 1) % 2) * kPage;
+      std::fill(page, page + kPage, 0);
+      EXPECT_EQ("the disk: its log is damaged", getWords([&] { open(begun); }));
+    }
   }
 }
 
