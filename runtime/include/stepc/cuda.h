@@ -51,9 +51,9 @@ STEPC_API StepcStatus stepcPlanUpload(StepcPlan *plan);
 
 /* Page-locked memory of the host for states, which kernels of the device read
  * and write in place, over the bus: bound, it is as memory of the device, and
- * has its order of a stream. `outTensor` gets a vector of `bytes` bytes (kDLUInt
- * of 8 bits, kDLCUDA) that are not initialized; its deleter gives the memory
- * back, for which drivers wait for all that is enqueued. Not while the
+ * has its order of a stream. `outTensor` gets a vector of `bytes` bytes
+ * (kDLUInt of 8 bits, kDLCUDA) that are not initialized; its deleter gives the
+ * memory back, for which drivers wait for all that is enqueued. Not while the
  * stream of `config` captures a graph; else its stream means nothing. */
 STEPC_API StepcStatus stepcCudaTakeHost(const StepcCudaConfig *config,
                                         int64_t bytes,

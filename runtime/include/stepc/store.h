@@ -125,8 +125,8 @@ STEPC_API StepcStatus stepcStoreGetInfo(const StepcStore *store,
 /* Says in which store states may lie, before anything is bound; the plan keeps
  * it. A state that is kept as codes lies there with its scales or not at all,
  * and not in a plan on a CUDA device. Each begins where something was taken. A
- * step whose reads or writes fail is refused with STEPC_STORE_ERROR; it poisons the plan
- * where something was stepped before, which the message says. */
+ * step whose reads or writes fail is refused with STEPC_STORE_ERROR; it poisons
+ * the plan where something was stepped before, which the message says. */
 STEPC_API StepcStatus stepcPlanSetStore(StepcPlan *plan, StepcStore *store);
 
 #ifdef __cplusplus
