@@ -72,6 +72,15 @@ def streamed(cuda, monkeypatch):
         yield
         cuda.stream = before
 
+    class Event:
+        def record(self):
+            """What is enqueued is what is pending."""
+
+        def query(self):
+            return not cuda.double.lib.cudaDoublePending()
+
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: None)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "graph", capture)
     monkeypatch.setattr(torch.cuda, "stream", on)

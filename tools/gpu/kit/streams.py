@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from correctness import bits_differ, make_values, set_grads
 from kit_cases import CASES
+from stepc.torch.tensors.host_memory import HostMemory
 
 STEPS = 4
 ROOM = 64 << 20  # bytes that are left to the driver beside what fills the device
@@ -128,11 +129,26 @@ def backward_in_a_graph(device: str) -> str:
     return pair.wrong()
 
 
+def freed_memory_of_the_host(device: str) -> str:
+    """Whether the driver waits for what is enqueued before it frees memory of the host, as states
+    in it rely on: its reference promises that of device memory alone."""
+    memory = HostMemory(torch.device(device, 0))
+    state = memory.make(torch.empty(1 << 20, dtype=torch.float32, device="meta"))
+    torch.cuda.synchronize()
+    torch.cuda._sleep(1 << 28)  # cycles, a tenth of a second
+    state.fill_(1.0)
+    done = torch.cuda.Event()
+    done.record()
+    del state
+    return "" if done.query() else "memory of the host was freed before what was enqueued is done"
+
+
 CHECKS = {
     "a graph follows the rate": graph_follows,
     "two streams": two_streams,
     "beside torch's cache": beside_the_cache,
     "a backward pass in a graph": backward_in_a_graph,
+    "memory of the host is freed behind what is enqueued": freed_memory_of_the_host,
 }
 
 
