@@ -11,11 +11,13 @@
 #include "core/Engine.h"
 #include "core/Model.h"
 #include "core/Overlap.h"
+#include "core/Status.h"
 #include "core/Transfers.h"
 
 #include "stepc/stepc.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -166,6 +168,8 @@ private:
   void stepNamedAtOnce();
   void countElsewhere() noexcept;
   void endParts() noexcept;
+  void refuseFailure();
+  StepOutcome runWithOthers();
   void dropParts() noexcept;
 
   // PlanTell.cpp
@@ -208,6 +212,8 @@ private:
   std::vector<size_t> readyEntries;
   /// Whether the step under way has written a parameter or a state.
   bool written = false;
+  /// What this rank's store has failed with in it, where others go on.
+  std::optional<Error> failure;
   int64_t numSteps = 0;
 
   OverlapChecker overlapChecker;

@@ -72,6 +72,7 @@ void Plan::stepBuckets() {
   }
   bring();
   endParts();
+  refuseFailure();
 }
 
 void Plan::stepPhases() {
@@ -80,7 +81,7 @@ void Plan::stepPhases() {
   engine->prepare();
   engine->beginTransfers();
   bring();
-  StepOutcome outcome = runWhole();
+  StepOutcome outcome = runWithOthers();
   if (outcome.kind != StepOutcome::Kind::Skipped ||
       STEPC_FAULT("transfer-gathers-a-skipped-step")) {
     written = true;
@@ -124,6 +125,20 @@ void Plan::give() {
     transfers.give(*engine, *this);
   } catch (...) {
     engine->poison();
+    throw;
+  }
+}
+
+/// Where the store fails, other ranks have gone on and wait for parameters.
+StepOutcome Plan::runWithOthers() {
+  try {
+    return runWhole();
+  } catch (const Error &error) {
+    if (error.getStatus() == STEPC_STORE_ERROR) {
+      engine->poison();
+      written = true;
+      give();
+    }
     throw;
   }
 }
@@ -267,6 +282,7 @@ void Plan::stepNamed() {
   else
     dropParts();
   wakeEntries();
+  refuseFailure();
   refuseGivenUp(transfers.permitsParts() ? lastStep.numTensors : 0);
 }
 

@@ -112,9 +112,14 @@ void Plan::stepTensors(const int64_t *ids, int64_t size) {
   stepListed(partIds);
 }
 
-/// Steps these, which are marked.
+/// Steps these, which are marked. Where the store fails, and other ranks have
+/// made their part of the step, nothing is stepped any more, and what they wait
+/// for goes on: refuseFailure() tells in the end.
 void Plan::stepListed(const std::vector<int64_t> &ids) {
-  if (ids.empty())
+  if (failure)
+    for (int64_t id : ids)
+      model.tensors[id].stepped = false;
+  if (ids.empty() || failure)
     return;
   written = true;
   for (int64_t id : ids) {
@@ -125,10 +130,24 @@ void Plan::stepListed(const std::vector<int64_t> &ids) {
   engine->listsChanged();
   try {
     engine->runParts();
+  } catch (const Error &error) {
+    unmarkListed(ids);
+    if (error.getStatus() != STEPC_STORE_ERROR || !transfers.any())
+      throw;
+    failure = error;
   } catch (...) {
     unmarkListed(ids);
     throw;
   }
+}
+
+/// Behind all that other ranks have waited for.
+void Plan::refuseFailure() {
+  if (!failure)
+    return;
+  Error error = *failure;
+  failure.reset();
+  fail(error.getStatus(), "%s; other ranks have gone on", error.what());
 }
 
 /// These have not been stepped after all. With transfers other ranks have made

@@ -226,6 +226,31 @@ def a_file_that_fails_on_one_rank():
 
 
 @case
+def a_file_that_fails_on_one_rank_of_zero():
+    """Others wait for that rank's parameters, bucket by bucket or behind the rounds of LAMB."""
+    values, grads = values_of()
+    for kind in (adamw, lambda ps, **more: st.apex.FusedLAMB(ps, **more)):
+        for more in ({"zero": 1, "gradients": "reduced"}, {"zero": 2, "gradients": "local"}):
+            folder = tempfile.mkdtemp()
+            params = plain(values)
+            place = st.Place("disk", path=folder, window_bytes=1 << 16)
+            optimizer = kind(params, place=place, bucket_bytes=1 << 16, **more)
+            for step in range(2):
+                if step and dist.get_rank() == 2:
+                    os.truncate(file_in(folder), 1 << 16)
+                if more["zero"] == 2:
+                    sum((param * grads[step][n]).sum() for n, param in params).backward()
+                else:
+                    for name, param in params:
+                        param.grad = grads[step][name].clone()
+                if step == 0:
+                    optimizer.step()
+            error = refusal_of(optimizer)
+            assert error.torn and "has become shorter" in str(error), error
+            assert ("rank 2: " in str(error)) == (dist.get_rank() != 2), error
+
+
+@case
 def a_file_that_one_rank_cannot_make():
     """No rank steps; and all do where it can."""
     values, grads = values_of()
