@@ -61,6 +61,8 @@ OWN = (
     "store", "set", "advance", "copy", "fill", "order", "unorder", "begin", "decide", "check",
     "compare", "forget",
 )  # fmt: skip
+# What decodes and encodes states.
+OF_CODES = ("decode_q8", "encode_q8", "decode_f8_e4m3", "encode_f8_e4m3")
 
 
 @pytest.mark.parametrize("name", MORE)
@@ -100,6 +102,9 @@ def test_zoo(name, tmp_path):
     names += [f"statistics_{s['kind']}" for s in manifest["statistics"]]
     assert len(names) >= 3 * len(variants)
     names += [f"step_{name}" for name in OWN]
+    states = [o for v in manifest["variants"] for o in v["operands"] if o["role"] == "state"]
+    if any(state["storage"] == "f32" for state in states):
+        names += OF_CODES
     for entry in names:
         assert f".visible .entry {entry}(" in text
     assert text.count(".visible") == len(set(names))
