@@ -20,7 +20,7 @@ def test_the_page_is_fresh():
 def test_it_names_every_argument_below_its_library():
     text = PAGE.read_text()
     for row in original_arguments.SAID:
-        part = text.split(f"\n### {row.library}, ")[1].split("\n### ")[0]
+        part = text.split(f"\n### {row.origin}, ")[1].split("\n### ")[0]
         for name in (*row.arguments.split(), *row.names.split()):
             assert name == "*" or f"`{name}`" in part, row
         assert row.here.removeprefix("others: ") in part

@@ -77,7 +77,7 @@ class Said(NamedTuple):
     """Of arguments of classes; ``C.m`` are those of the method ``m``. "*" of arguments: there is
     no such class here."""
 
-    library: str
+    origin: str  # the library
     names: str  # patterns
     arguments: str
     here: str
@@ -85,7 +85,7 @@ class Said(NamedTuple):
     def is_of(self, library: str, name: str, argument: str) -> bool:
         """Whether it says something of that argument."""
         own = any(fnmatchcase(name, pattern) for pattern in self.names.split())
-        return own and self.library == library and argument in self.arguments.split()
+        return own and self.origin == library and argument in self.arguments.split()
 
 
 _OWN = "a definition of your own, by `stepc.torch.Optimizer`"

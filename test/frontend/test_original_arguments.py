@@ -97,8 +97,8 @@ def test_what_is_said_is_so():
             *((name, row.arguments) for name in row.names.split()),
             *((row.names, argument) for argument in row.arguments.split()),
         ):
-            part = Said(row.library, names, arguments, row.here)
-            if not any(part.is_of(row.library, *pair) for pair in missing[row.library]):
+            part = Said(row.origin, names, arguments, row.here)
+            if not any(part.is_of(row.origin, *pair) for pair in missing[row.origin]):
                 stale.append(part)
     assert stale == []
 

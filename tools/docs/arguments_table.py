@@ -24,7 +24,7 @@ def tables():
     for library in original_arguments.MODULES:
         read = recorded.get(library)
         heading = f"{library}, read in {read['version']}" if read else f"{library}, as installed"
-        rows = [row for row in original_arguments.SAID if row.library == library]
+        rows = [row for row in original_arguments.SAID if row.origin == library]
         others = original_arguments.OTHERS.get(library, {})
         others = {name: own for name, own in others.items() if name != own}
         yield f"\n### {heading}\n"
