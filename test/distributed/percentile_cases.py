@@ -8,7 +8,7 @@ import contextlib
 import stepc.torch as st
 import torch
 import torch.distributed as dist
-from codes_cases import give, grid, line, spread, stepped
+from codes_on_ranks import give, grid, line, spread, stepped
 from named_values import named_values
 from on_ranks import case, main, same_bits, whole
 from stepc.errors import StepcError
