@@ -57,6 +57,27 @@ class Pair:
         self.reference.step()
         self.optimizer.step()
 
+    def skip_some(self):
+        """Four steps, of which the first and the third are skipped: behind each, whether it is."""
+        for step in range(4):
+            skipped = step in (0, 2)
+            self.give(step)
+            if skipped:
+                self.overflow()
+            self.reference.step()
+            self.optimizer.step()
+            yield skipped
+            assert self.optimizer.last_step.skipped == skipped
+
+    def captured(self):
+        """A first step, and a graph of the next one, which is not launched yet."""
+        self.cuda.stream = self.cuda.double.make_stream()
+        self.step(0)
+        self.give(1)
+        with self.cuda.capture() as graphs:
+            self.optimizer.step()
+        return graphs[0]
+
     def set_lr(self, lr):
         for optimizer in (self.reference, self.optimizer):
             optimizer.param_groups[0]["lr"] = lr
