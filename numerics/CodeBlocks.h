@@ -68,19 +68,23 @@ template <typename Blocks>
 STEPC_INLINE void decodeRows(const CodeRows &rows, int64_t begin, int64_t end,
                              const uint8_t *codes, const float *scales,
                              float *values) {
+  constexpr CodeWords kWords = Blocks::kWords;
   scales += rows.countBlocks(begin);
+  codes += rows.countBytes(kWords, begin);
   auto visit = [&](int64_t at, int64_t blocks, int64_t size) STEPC_LAMBDA {
     float *to = values + (at - begin);
+    const int64_t bytes = kWords.count(size) * kWords.getBytes();
     if (size == blocks * kCodeBlock) {
-      Blocks::decode(codes + at, blocks, scales, to);
+      Blocks::decode(codes, blocks, scales, to);
     } else {
       uint8_t own[kCodeBlock] = {};
       float decoded[kCodeBlock];
-      std::memcpy(own, codes + at, size_t(size));
+      std::memcpy(own, codes, size_t(bytes));
       Blocks::decode(own, 1, scales, decoded);
       std::memcpy(to, decoded, size_t(size) * sizeof(float));
     }
     scales += blocks;
+    codes += bytes;
   };
   forEachRun(rows, begin, end, visit);
 }
@@ -89,19 +93,23 @@ template <typename Blocks>
 STEPC_INLINE void encodeRows(const CodeRows &rows, int64_t begin, int64_t end,
                              const float *values, uint8_t *codes,
                              float *scales) {
+  constexpr CodeWords kWords = Blocks::kWords;
   scales += rows.countBlocks(begin);
+  codes += rows.countBytes(kWords, begin);
   auto visit = [&](int64_t at, int64_t blocks, int64_t size) STEPC_LAMBDA {
     const float *from = values + (at - begin);
+    const int64_t bytes = kWords.count(size) * kWords.getBytes();
     if (size == blocks * kCodeBlock) {
-      Blocks::encode(from, blocks, codes + at, scales);
+      Blocks::encode(from, blocks, codes, scales);
     } else {
       float own[kCodeBlock] = {};
       uint8_t encoded[kCodeBlock];
       std::memcpy(own, from, size_t(size) * sizeof(float));
       Blocks::encode(own, 1, encoded, scales);
-      std::memcpy(codes + at, encoded, size_t(size));
+      std::memcpy(codes, encoded, size_t(bytes));
     }
     scales += blocks;
+    codes += bytes;
   };
   forEachRun(rows, begin, end, visit);
 }

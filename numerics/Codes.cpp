@@ -8,25 +8,26 @@
 #include "numerics/Codes.h"
 
 #include "numerics/Float8.h"
+#include "numerics/FourBits.h"
 #include "numerics/Root4.h"
 
 using namespace stepc;
 
-static constexpr CodeFormat kFormats[] = {
-    {1, false, decodeRoot4, encodeRoot4},
-    {2, true, decodeFloat8, encodeFloat8},
+static constexpr CodeFormat kFormats[kCodeFormats] = {
+    {1, "q8", kRoot4Words, decodeRoot4, encodeRoot4},
+    {2, "f8_e4m3", kFloat8Words, decodeFloat8, encodeFloat8},
+    {3, "q4", kFourBitsWords, decodeFourBits, encodeFourBits},
 };
 
 const CodeFormat *stepc::findCodeFormat(int32_t number) {
-  for (const CodeFormat &format : kFormats)
-    if (format.number == number)
-      return &format;
-  return nullptr;
+  if (number < 1 || number > kCodeFormats)
+    return nullptr;
+  return &kFormats[number - 1];
 }
 
-int64_t CodeRows::countBlocks(int64_t index) const {
-  int64_t blocksOfRow = (columns + kCodeBlock - 1) / kCodeBlock;
+int64_t CodeRows::count(int64_t index, int64_t size) const {
+  int64_t ofRow = (columns + size - 1) / size;
   int64_t place = first + index;
-  return place / columns * blocksOfRow +
-         (place % columns + kCodeBlock - 1) / kCodeBlock - first / kCodeBlock;
+  return place / columns * ofRow + (place % columns + size - 1) / size -
+         first / size;
 }

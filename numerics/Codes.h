@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Formats in which states are kept (docs/states.md): a code of one byte for
+// Formats in which states are kept (docs/states.md): a code of a few bits for
 // each float, and an f32 scale for each block of kCodeBlock. A block may be
 // shorter where a row ends. In all formats
 //
-//   - what is not 0 never has the code of 0,
+//   - where no number is below 0, one that is not 0 never has the code of 0,
 //   - where a block has an infinity or a NaN, codes are 0, the scale says
 //     which, and all of the block is NaN,
 //   - what was decoded is encoded to the same codes and scale,
@@ -26,6 +26,25 @@
 namespace stepc {
 
 inline constexpr int64_t kCodeBlock = 64;
+/// How many formats there are: their numbers are 1 to it.
+inline constexpr int32_t kCodeFormats = 3;
+
+/// How codes lie in memory: `perWord` of them in an integer of so many bits,
+/// the first in its lowest bits. Each row begins with a word of its own; what
+/// the last one of a row has no element for is 0.
+struct CodeWords {
+  int32_t perWord;
+  int32_t bits;
+  /// Whether the integer's type has a sign. With the bits it tells formats
+  /// apart where only the codes are there.
+  bool isSigned;
+
+  constexpr int64_t getBytes() const { return bits / 8; }
+  /// The words of so many elements of a row, from the begin of a block on.
+  constexpr int64_t count(int64_t elements) const {
+    return (elements + perWord - 1) / perWord;
+  }
+};
 
 /// Rows of `columns` elements, one behind the other, of which a part is
 /// encoded; blocks begin anew with each row. The part begins at the begin of a
@@ -36,7 +55,17 @@ struct CodeRows {
 
   /// How many blocks lie before element `index` of the part, where a block
   /// begins or the part ends.
-  int64_t countBlocks(int64_t index) const;
+  int64_t countBlocks(int64_t index) const { return count(index, kCodeBlock); }
+  /// And words, or bytes of them.
+  int64_t countWords(const CodeWords &words, int64_t index) const {
+    return count(index, words.perWord);
+  }
+  int64_t countBytes(const CodeWords &words, int64_t index) const {
+    return countWords(words, index) * words.getBytes();
+  }
+
+private:
+  int64_t count(int64_t index, int64_t size) const;
 };
 
 /// How floats are encoded. Elements [begin, end) of a part begin and end where
@@ -45,9 +74,9 @@ struct CodeRows {
 struct CodeFormat {
   /// A StepcStateFormat (stepc/codes.h).
   int32_t number;
-  /// Whether the codes' type has a sign: it tells formats apart where only the
-  /// codes are there.
-  bool isSigned;
+  /// As users call it.
+  const char *name;
+  CodeWords words;
   void (*decode)(const CodeRows &rows, int64_t begin, int64_t end,
                  const uint8_t *codes, const float *scales, float *values);
   void (*encode)(const CodeRows &rows, int64_t begin, int64_t end,

@@ -64,6 +64,7 @@ STEPC_INLINE float encodeBlock(const float *values, uint8_t *codes) {
 
 namespace {
 struct Blocks {
+  static constexpr CodeWords kWords = kFloat8Words;
   STEPC_INLINE void decode(const uint8_t *codes, int64_t count,
                            const float *scales, float *values) {
     for (int64_t block = 0; block < count; ++block)

@@ -23,6 +23,8 @@
 
 namespace stepc {
 
+inline constexpr CodeWords kFloat8Words = {1, 8, true};
+
 void decodeFloat8(const CodeRows &rows, int64_t begin, int64_t end,
                   const uint8_t *codes, const float *scales, float *values);
 void encodeFloat8(const CodeRows &rows, int64_t begin, int64_t end,

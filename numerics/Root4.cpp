@@ -116,6 +116,7 @@ STEPC_INLINE void encodeBlocks(const float *values, int64_t count,
 
 namespace {
 struct Blocks {
+  static constexpr CodeWords kWords = kRoot4Words;
   STEPC_INLINE void decode(const uint8_t *codes, int64_t count,
                            const float *scales, float *values) {
     decodeBlocks(codes, count, scales, values);

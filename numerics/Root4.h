@@ -31,6 +31,8 @@
 
 namespace stepc {
 
+inline constexpr CodeWords kRoot4Words = {1, 8, false};
+
 void decodeRoot4(const CodeRows &rows, int64_t begin, int64_t end,
                  const uint8_t *codes, const float *scales, float *values);
 void encodeRoot4(const CodeRows &rows, int64_t begin, int64_t end,

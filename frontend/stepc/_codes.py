@@ -5,24 +5,54 @@ have."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import sys
 from collections.abc import Sequence
-from ctypes import byref, c_float, c_int8, c_int64, c_uint8
+from ctypes import byref, c_float, c_int64, c_uint8
 from typing import NamedTuple
 
 from . import _library
+from ._structures import DATA_TYPES, StateFormatInfo
+
+
+class Words(NamedTuple):
+    """What codes lie in, as the library says it: ``storage`` is that of their tensor, which no
+    other format's has: it tells what codes of a checkpoint are. An element of it has
+    ``per_word`` codes, the first in its lowest bits; each row begins with one of its own."""
+
+    storage: str
+    itemsize: int
+    per_word: int
+
+    def count(self, row: int) -> int:
+        """How many there are of a row of so many elements."""
+        return -(-row // self.per_word)
 
 
 class Format(NamedTuple):
-    """``number``: its StepcStateFormat; ``storage``: what its codes are, which no other format's
-    are: it tells what codes of a checkpoint are."""
+    """``number``: its StepcStateFormat."""
 
     number: int
-    storage: str
+
+    @property
+    def words(self) -> Words:
+        return _words(self.number)
 
 
-FORMATS = {"q8": Format(1, "u8"), "f8_e4m3": Format(2, "i8")}
+FORMATS = {"q8": Format(1), "f8_e4m3": Format(2), "q4": Format(3)}
 OF_NUMBER = {format.number: name for name, format in FORMATS.items()}
+
+
+@functools.cache
+def _words(number: int) -> Words:
+    lib, info = _library.load_library(), StateFormatInfo()
+    info.structSize = ctypes.sizeof(info)
+    _library.check(lib, lib.stepcGetStateFormat(number, byref(info)))
+    assert info.name.decode() == OF_NUMBER[number]
+    own = (info.dtype.code, info.dtype.bits)
+    [storage] = [name for name, kind in DATA_TYPES.items() if (kind.code, kind.bits) == own]
+    return Words(storage, info.dtype.bits // 8, info.codesPerElement)
 
 
 def _extents(shape: Sequence[int]):
@@ -50,13 +80,14 @@ def decode(format: str, shape: Sequence[int], codes: int, scales: int, values: i
 
 @functools.lru_cache(maxsize=256)
 def of_number(format: str, value: float) -> tuple[int, float]:
-    """The code, as its storage has it, and the scale where all of a block is the number."""
-    own = FORMATS[format]
-    kind = c_int8 if own.storage == "i8" else c_uint8
-    number, code, scale = c_float(value), kind(), c_float()
-    lib = _library.load_library()
-    status = lib.stepcEncodeState(
-        own.number, _extents([1]), 1, byref(number), byref(code), byref(scale)
+    """An element of codes, as its storage has it, and the scale where all of a block is the
+    number."""
+    words = FORMATS[format].words
+    size = words.per_word
+    numbers, codes, scale = (
+        (c_float * size)(*[value] * size),
+        (c_uint8 * words.itemsize)(),
+        c_float(),
     )
-    _library.check(lib, status)
-    return code.value, scale.value
+    encode(format, [size], *(ctypes.addressof(own) for own in (numbers, codes, scale)))
+    return int.from_bytes(codes, sys.byteorder, signed=words.storage[0] == "i"), scale.value

@@ -41,10 +41,10 @@ SCALE = ".scale"  # behind the name of a state of codes
 BLOCK = 64  # elements that have one
 
 
-def count_blocks(index: int, row: int) -> int:
-    """How many blocks begin before element ``index`` of rows of ``row`` elements: before element
-    164 of rows of 100 those at 0, 64, 100."""
-    return index // row * -(-row // BLOCK) + -(-(index % row) // BLOCK)
+def count_blocks(index: int, row: int, size: int = BLOCK) -> int:
+    """How many blocks of ``size`` begin before element ``index`` of rows of ``row`` elements:
+    before element 164 of rows of 100 those at 0, 64, 100."""
+    return index // row * -(-row // size) + -(-(index % row) // size)
 
 
 def is_scale(name: str) -> bool:
@@ -95,7 +95,8 @@ class State(NamedTuple):
     name with :data:`SCALE`. ``shape``: of the whole, ``part``: beside the rank's part;
     ``of_param``: for each dim the parameter's that it is, or None; ``is_full``: it has all of
     them. Without a variant ``storage`` is "" and ``bytes``, of the part, 0; ``exists``: whether
-    the group's options are for it; ``format``: of codes theirs."""
+    the group's options are for it; ``format``: of codes theirs, of whose tensor all this is;
+    ``floats`` is then what they stand for."""
 
     name: str
     dims: tuple[str, ...]
@@ -108,6 +109,7 @@ class State(NamedTuple):
     bytes: int
     exists: bool
     format: str = ""
+    floats: State | None = None
 
 
 class Tensor(NamedTuple):
@@ -259,7 +261,7 @@ class Handle:
             if not fields[16]:
                 yield state
                 continue
-            rank, part_rank, shape, part = fields[17:]
+            rank, part_rank, shape, part, code_rank, code_part_rank, *of_codes = fields[17:]
             # Of the dims before a row each is one of the parameter's, or none.
             of = (*state.of_param[: rank - 1], self._row_dim(state, rank))
             of_scales = state._replace(
@@ -272,7 +274,15 @@ class Handle:
             )
             made_as = codes.OF_NUMBER[fields[16]]
             code, scale = codes.of_number(made_as, state.init)
-            yield state._replace(init=code, format=made_as)
+            coded = state._replace(init=code, format=made_as, floats=state)
+            if codes.FORMATS[made_as].words.per_word > 1:
+                coded = coded._replace(
+                    shape=_numbers(of_codes[0], code_rank),
+                    part=_numbers(of_codes[1], code_part_rank),
+                    of_param=of,
+                    is_full=False,
+                )
+            yield coded
             yield of_scales._replace(init=scale, storage="f32" if state.storage else "")
 
     @staticmethod

@@ -58,6 +58,7 @@ _SIGNATURES = {
         c_int64,
         POINTER(c_int64),
     ],
+    "stepcGetStateFormat": [c_int32, c_void_p],
     "stepcEncodeState": [c_int32, c_void_p, c_int32, c_void_p, c_void_p, c_void_p],
     "stepcDecodeState": [c_int32, c_void_p, c_int32, c_void_p, c_void_p, c_void_p],
     "stepcInterfaceDescribe": [

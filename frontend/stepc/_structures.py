@@ -36,6 +36,7 @@ DATA_TYPES = {
     "i16": DLDataType(0, 16, 1),
     "u8": DLDataType(1, 8, 1),  # codes
     "i8": DLDataType(0, 8, 1),  # of another format
+    "i32": DLDataType(0, 32, 1),  # and of several codes each
 }
 
 
@@ -224,6 +225,20 @@ class StateDescription(Structure):
         ("scalePartNdim", c_int32),
         ("scaleShape", c_void_p),
         ("scalePart", c_void_p),
+        ("codeNdim", c_int32),
+        ("codePartNdim", c_int32),
+        ("codeShape", c_void_p),
+        ("codePart", c_void_p),
+    ]
+
+
+class StateFormatInfo(Structure):
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("name", c_char_p),
+        ("dtype", DLDataType),
+        ("codesPerElement", c_int32),
+        ("block", c_int64),
     ]
 
 

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "api/StoreHandle.h"
+#include "api/Structures.h"
 #include "core/EntryBinder.h"
 #include "core/Plan.h"
 #include "core/Status.h"
@@ -418,19 +419,6 @@ StepcStatus stepcPlanGetReport(const StepcPlan *plan, int64_t group,
   if (!outValue)
     return reportNull("outValue");
   return withPlan(plan, [&] { *outValue = plan->plan.getReport(group, name); });
-}
-
-/// Copies what the caller's structure has room for; the first version had
-/// `leastSize`.
-template <typename Structure>
-static void copyOut(const Structure &value, size_t leastSize, const char *name,
-                    Structure *out) {
-  size_t size = out->structSize;
-  if (size < leastSize)
-    fail(STEPC_INVALID_ARGUMENT, "%s has struct size %zu, the least is %zu",
-         name, size, leastSize);
-  std::memcpy(out, &value, std::min(size, sizeof(Structure)));
-  out->structSize = size;
 }
 
 StepcStatus stepcPlanGetLastStep(const StepcPlan *plan, StepcLastStep *out) {

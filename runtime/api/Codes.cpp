@@ -7,6 +7,7 @@
 
 #include "stepc/codes.h"
 
+#include "api/Structures.h"
 #include "core/StateCodes.h"
 #include "core/Status.h"
 
@@ -20,7 +21,8 @@ static CodeRows requireRows(StepcStateFormat format, const int64_t *shape,
                             int32_t ndim, int64_t &elements) {
   if (!findCodeFormat(format))
     fail(STEPC_INVALID_ARGUMENT,
-         "format %d is no format of codes, those are 1 and 2", int(format));
+         "format %d is no format of codes, those are 1 to %d", int(format),
+         int(kCodeFormats));
   if (ndim < 1 || ndim > kMaxRank)
     fail(STEPC_SHAPE_MISMATCH, "a state of codes has rank %d, not one to %d",
          int(ndim), kMaxRank);
@@ -36,9 +38,22 @@ static CodeRows requireRows(StepcStateFormat format, const int64_t *shape,
   return rows;
 }
 
+StepcStatus stepcGetStateFormat(int32_t format, StepcStateFormatInfo *out) {
+  return guarded([&] {
+    requireNotNull(out, "out");
+    const CodeFormat &own = requireFormat(format, "a state");
+    StepcStateFormatInfo info = {};
+    info.name = own.name;
+    info.dtype = getCodesType(own);
+    info.codesPerElement = own.words.perWord;
+    info.block = kCodeBlock;
+    copyOut(info, sizeof(info), "StepcStateFormatInfo", out);
+  });
+}
+
 StepcStatus stepcEncodeState(StepcStateFormat format, const int64_t *shape,
-                             int32_t ndim, const float *values,
-                             uint8_t *outCodes, float *outScales) {
+                             int32_t ndim, const float *values, void *outCodes,
+                             float *outScales) {
   return guarded([&] {
     int64_t elements;
     CodeRows rows = requireRows(format, shape, ndim, elements);
@@ -47,13 +62,13 @@ StepcStatus stepcEncodeState(StepcStateFormat format, const int64_t *shape,
     requireNotNull(values, "values");
     requireNotNull(outCodes, "outCodes");
     requireNotNull(outScales, "outScales");
-    findCodeFormat(format)->encode(rows, 0, elements, values, outCodes,
-                                   outScales);
+    findCodeFormat(format)->encode(rows, 0, elements, values,
+                                   static_cast<uint8_t *>(outCodes), outScales);
   });
 }
 
 StepcStatus stepcDecodeState(StepcStateFormat format, const int64_t *shape,
-                             int32_t ndim, const uint8_t *codes,
+                             int32_t ndim, const void *codes,
                              const float *scales, float *outValues) {
   return guarded([&] {
     int64_t elements;
@@ -63,6 +78,8 @@ StepcStatus stepcDecodeState(StepcStateFormat format, const int64_t *shape,
     requireNotNull(codes, "codes");
     requireNotNull(scales, "scales");
     requireNotNull(outValues, "outValues");
-    findCodeFormat(format)->decode(rows, 0, elements, codes, scales, outValues);
+    findCodeFormat(format)->decode(rows, 0, elements,
+                                   static_cast<const uint8_t *>(codes), scales,
+                                   outValues);
   });
 }

@@ -101,6 +101,33 @@ std::vector<int64_t> Binder::getWholeExtents(const NewTensor &tensor,
   return whole;
 }
 
+/// Takes the codes of a state from the caller; `beside` is the parameter's
+/// shape, where the state has other dims.
+static uintptr_t requireCodes(const DLTensor &given, const StateCodes &codes,
+                              const char *beside, const OperandName &name) {
+  const View view = codes.getCodesView();
+  if (codes.format->words.perWord > 1 &&
+      (given.ndim != view.rank ||
+       !std::equal(view.extents, view.extents + view.rank, given.shape)))
+    fail(STEPC_SHAPE_MISMATCH, "%s has shape %s, codes of format %d are %s",
+         name.str().c_str(), describeShape(given.shape, given.ndim).c_str(),
+         int(codes.format->number),
+         describeShape(view.extents, view.rank).c_str());
+  if (beside)
+    requireStateShape(given, view.extents, view.rank, beside, name);
+  else
+    requireShape(given, view.extents, view.rank, name);
+  std::vector<int64_t> strides(size_t(view.rank) + 1);
+  uintptr_t address =
+      requireMemory(given, view.extents, view.itemSize, name, strides.data());
+  if (!isRowMajor(view.extents, view.rank, strides.data()))
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "%s is kept as codes and has strides %s, they must be row-major "
+         "without gaps",
+         name.str().c_str(), describeShape(strides.data(), view.rank).c_str());
+  return address;
+}
+
 /// Takes the scales of a state from the caller.
 static uintptr_t requireScales(const DLTensor &given, const StateCodes &codes,
                                DLDevice place, const OperandName &name) {
@@ -126,7 +153,7 @@ static uintptr_t requireScales(const DLTensor &given, const StateCodes &codes,
   return address;
 }
 
-/// Finds out where blocks lie, and takes the caller's scales.
+/// Finds out where blocks lie, and takes the caller's codes and scales.
 void Binder::setCodes(int64_t i, NewTensor &tensor) const {
   const StepcBinding &binding = bindings[i];
   const Variant &variant = getVariant(tensor);
@@ -137,17 +164,12 @@ void Binder::setCodes(int64_t i, NewTensor &tensor) const {
       continue;
     const Operand &state = variant.operands[operand];
     OperandName name{tensor.name, Role::State, state.name};
-    View view = makeView(bound, variant, operand, tensor.addresses[operand]);
-    if (!isRowMajor(view.extents, view.rank, view.strides))
-      fail(STEPC_LAYOUT_UNSUPPORTED,
-           "%s is kept as codes and has strides %s, they must be row-major "
-           "without gaps",
-           name.str().c_str(), describeShape(view.strides, view.rank).c_str());
+    // As floats.
+    View view = makeView(bound, variant, operand, 0);
     StateCodes &codes = tensor.codes.emplace_back();
     codes.operand = int32_t(operand);
     codes.format = findCodeFormat(getFormats(binding)[k]);
     codes.kept = model.isKept(bound.variant, operand);
-    codes.codes = view.address;
     BlockCut cut(getWholeExtents(tensor, operand), name.str());
     bool isPart = state.reach == Reach::Full;
     if (bound.flat && isPart)
@@ -157,6 +179,9 @@ void Binder::setCodes(int64_t i, NewTensor &tensor) const {
                  isPart ? tensor.layout.start : std::vector<int64_t>(), codes);
     if (!binding.states)
       continue;
+    std::string beside = describeShape(bound.getExtents(), bound.rank);
+    codes.codes = tensor.addresses[operand] = ::requireCodes(
+        *binding.states[k], codes, isPart ? nullptr : beside.c_str(), name);
     OperandName scales{tensor.name, Role::State, state.name, true};
     codes.scales =
         requireScales(*binding.scales[k], codes, model.place, scales);
@@ -241,8 +266,8 @@ bool Binder::hasFloats(const StateCodes &codes) const {
 size_t Binder::getCodedBytes(const StateCodes &codes, bool own) const {
   size_t bytes = 0;
   if (own)
-    bytes += roundUpToLine(size_t(codes.elements)) +
-             roundUpToLine(size_t(codes.numScales) * sizeof(float));
+    bytes += roundUpToLine(size_t(codes.getCodeBytes())) +
+             roundUpToLine(size_t(codes.getScaleBytes()));
   if (hasFloats(codes))
     bytes += size_t(StateCodes::getScratchBytes(codes.elements));
   return bytes;
@@ -269,9 +294,9 @@ void Binder::allocateCodes() {
   forEach([&](NewTensor &tensor, StateCodes &codes) {
     if (tensor.ownsStates) {
       codes.codes = tensor.addresses[size_t(codes.operand)] = next;
-      next += roundUpToLine(size_t(codes.elements));
+      next += roundUpToLine(size_t(codes.getCodeBytes()));
       codes.scales = next;
-      next += roundUpToLine(size_t(codes.numScales) * sizeof(float));
+      next += roundUpToLine(size_t(codes.getScaleBytes()));
       plan.engine->fillCodes(
           codes,
           getVariant(tensor).operands[size_t(codes.operand)].initialValue);

@@ -20,12 +20,17 @@ using store::roundUpToPage;
 /// How many elements lie in as many bytes as are whole pages.
 static int64_t getElementsOfPages(const PlacedState &state,
                                   const std::vector<StateCodes> &codes) {
-  if (state.kind != PlacedState::Kind::Scales)
-    return kPage / std::gcd(kPage, state.itemSize);
-  const CodeRows &rows = codes[size_t(state.codes)].rows;
+  const StateCodes *own = state.kind == PlacedState::Kind::Codes ||
+                                  state.kind == PlacedState::Kind::Scales
+                              ? &codes[size_t(state.codes)]
+                              : nullptr;
+  bool scales = state.kind == PlacedState::Kind::Scales;
+  int64_t perItem = !own ? 1 : scales ? kCodeBlock : own->format->words.perWord;
+  int64_t items = kPage / std::gcd(kPage, state.itemSize);
   // Of rows that end within a block no number of elements has whole pages.
-  bool regular = rows.columns % kCodeBlock == 0 && rows.first == 0;
-  return regular ? kPage / int64_t(sizeof(float)) * kCodeBlock : 0;
+  if (perItem > 1 && (own->rows.columns % kCodeBlock || own->rows.first))
+    return 0;
+  return items * perItem;
 }
 
 int64_t stepc::getPieceCut(const std::vector<PlacedState> &states,
@@ -124,12 +129,13 @@ void Binder::setPlaces(NewTensor &tensor) const {
     if (!first)
       continue;
     placed.kind = PlacedState::Kind::Codes;
-    placed.bytes = codes.elements;
+    placed.itemSize = codes.format->words.getBytes();
+    placed.bytes = codes.getCodeBytes();
     placed.address = codes.codes;
     addPlaced(placed, tensor);
     placed.kind = PlacedState::Kind::Scales;
     placed.itemSize = int64_t(sizeof(float));
-    placed.bytes = codes.numScales * int64_t(sizeof(float));
+    placed.bytes = codes.getScaleBytes();
     placed.address = codes.scales;
     addPlaced(placed, tensor);
     if (!codes.kept)

@@ -241,7 +241,7 @@ void Binder::setDims(int64_t i, NewTensor &tensor) const {
     size_t operand = variant.states[k];
     if (variant.operands[operand].reach == Reach::Reduced)
       setReducedExtents(operand, tensor);
-    if (binding.states)
+    if (binding.states && !bound.isCoded(operand))
       setOperand(operand, *binding.states[k], tensor);
     else
       setOwnState(operand, tensor);
@@ -323,7 +323,7 @@ void Binder::setOperand(size_t operand, const DLTensor &given,
 }
 
 /// States to be allocated are dense, in the parameter's order where kernels
-/// take any order.
+/// take any order. Of codes it is how what they stand for lies.
 void Binder::setOwnState(size_t operand, NewTensor &tensor) const {
   BoundTensor &bound = tensor.bound;
   const Variant &variant = getVariant(tensor);

@@ -14,8 +14,7 @@ View stepc::makeView(const BoundTensor &tensor, const Variant &variant,
   static const int64_t single[] = {1};
   static const int64_t none[] = {0};
   const Operand &description = variant.operands[operand];
-  int64_t itemSize =
-      tensor.isCoded(operand) ? 1 : getByteSize(description.storage);
+  int64_t itemSize = getByteSize(description.storage);
   if (description.role == Role::Position)
     return {address, 1, none, single, itemSize};
   if (description.reach == Reach::Single)

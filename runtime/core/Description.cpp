@@ -147,27 +147,36 @@ void Description::setCodes(const TensorQuery &query, const std::string &name,
     return;
   size_t dim = getRowDim(state.shape);
   state.scaleShape = getScaleShape(state.shape, dim);
+  const CodeFormat &format = *coded->format;
+  state.codeShape = getCodeShape(format.words, state.shape, dim);
   StateCodes codes;
-  codes.elements = countElements(state.part.data(), int64_t(state.part.size()));
+  codes.format = &format;
   if (query.layout.flat && getReach(*rule, dims) == Reach::Full) {
     BlockCut(state.shape, query.name + ": state '" + name + "'")
         .setRange(query.layout.begin, query.layout.end, codes);
+    state.codePart = std::move(codes.codeShape);
     state.scalePart = std::move(codes.scaleShape);
   } else {
+    state.codePart = getCodeShape(format.words, state.part, dim);
     state.scalePart = getScaleShape(state.part, dim);
   }
   StepcStateDescription &description = state.description;
-  description.format = coded->format->number;
+  description.format = format.number;
   if (description.dtype.bits)
-    description.dtype = getCodesType(*coded->format);
+    description.dtype = getCodesType(format);
   description.bytes =
-      codes.elements +
+      format.words.getBytes() *
+          countElements(state.codePart.data(), int64_t(state.codePart.size())) +
       int64_t(sizeof(float)) * countElements(state.scalePart.data(),
                                              int64_t(state.scalePart.size()));
   description.scaleNdim = int32_t(state.scaleShape.size());
   description.scalePartNdim = int32_t(state.scalePart.size());
   description.scaleShape = state.scaleShape.data();
   description.scalePart = state.scalePart.data();
+  description.codeNdim = int32_t(state.codeShape.size());
+  description.codePartNdim = int32_t(state.codePart.size());
+  description.codeShape = state.codeShape.data();
+  description.codePart = state.codePart.data();
 }
 
 void Description::addVariant(const TensorQuery &query, size_t index,

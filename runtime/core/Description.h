@@ -75,6 +75,8 @@ private:
     std::vector<int64_t> shape;
     std::vector<int64_t> part;
     std::vector<int32_t> paramDims;
+    std::vector<int64_t> codeShape;
+    std::vector<int64_t> codePart;
     std::vector<int64_t> scaleShape;
     std::vector<int64_t> scalePart;
     StepcStateDescription description = {};

@@ -141,6 +141,10 @@ StateCodesRange Model::getCodes(const BoundTensor &tensor) const {
 }
 
 View Model::getView(const BoundTensor &tensor, size_t operand) const {
+  if (tensor.isCoded(operand))
+    for (const StateCodes &own : getCodes(tensor))
+      if (size_t(own.operand) == operand)
+        return own.getCodesView();
   return makeView(tensor, getVariant(tensor), operand,
                   uintptr_t(getRow(tensor)[getOperandWord(tensor, operand)]));
 }

@@ -36,7 +36,7 @@ struct PlacedState {
   /// Of one that is codes, or their scales, among those of the plan; of a
   /// tensor that is being bound, among its own.
   int32_t codes = -1;
-  /// Bytes of one element.
+  /// Bytes of one element of the array.
   int64_t itemSize = 1;
   /// Of all of it.
   int64_t bytes = 0;
@@ -45,6 +45,9 @@ struct PlacedState {
   /// How many bytes lie before element `index` of the state, where a piece
   /// begins.
   int64_t getOffset(int64_t index, const StateCodes *allCodes) const {
+    if (kind == Kind::Codes)
+      return allCodes[codes].rows.countBytes(allCodes[codes].format->words,
+                                             index);
     if (kind == Kind::Scales)
       return allCodes[codes].rows.countBlocks(index) * int64_t(sizeof(float));
     return index * itemSize;

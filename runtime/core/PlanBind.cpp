@@ -43,6 +43,9 @@ OwnedView Binder::getView(const NewTensor &tensor, int64_t id,
   const Variant &variant = getVariant(tensor);
   View view =
       makeView(tensor.bound, variant, operand, tensor.addresses[operand]);
+  for (const StateCodes &codes : tensor.codes)
+    if (size_t(codes.operand) == operand)
+      view = codes.getCodesView();
   return {view, variant.operands[operand].role != Role::Grad, id,
           int64_t(operand)};
 }

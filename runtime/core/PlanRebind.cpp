@@ -34,26 +34,27 @@ bool Plan::touchesOwnRow(const BoundTensor &tensor,
   auto getRange = [&](size_t k, uintptr_t address) {
     const Operand &operand = variant.operands[k];
     if (contiguous && operand.reach == Reach::Full)
-      return std::pair(
-          address, address + uintptr_t(tensor.size.elements *
-                                       (tensor.isCoded(k)
-                                            ? 1
-                                            : getByteSize(operand.storage))));
+      return std::pair(address,
+                       address + uintptr_t(tensor.size.elements *
+                                           getByteSize(operand.storage)));
     View view = model.getView(tensor, k);
     ByteSpan span = getByteSpan(view);
     return std::pair(address + span.low, address + span.high);
   };
   auto [begin, end] = getRange(variant.grad, grad);
   for (size_t k = 0; k < variant.operands.size(); ++k) {
-    if (k == variant.grad || variant.operands[k].role == Role::Position)
+    if (k == variant.grad || variant.operands[k].role == Role::Position ||
+        tensor.isCoded(k))
       continue;
     auto [low, high] = getRange(k, uintptr_t(row[first + k]));
     if (begin < high && low < end)
       return true;
   }
   for (const StateCodes &codes : model.getCodes(tensor))
-    if (begin < codes.scales + uintptr_t(codes.numScales) * sizeof(float) &&
-        codes.scales < end)
+    if ((begin < codes.codes + uintptr_t(codes.getCodeBytes()) &&
+         codes.codes < end) ||
+        (begin < codes.scales + uintptr_t(codes.getScaleBytes()) &&
+         codes.scales < end))
       return true;
   return false;
 }

@@ -43,6 +43,16 @@ std::vector<int64_t> stepc::getScaleShape(const std::vector<int64_t> &shape,
   return scales;
 }
 
+std::vector<int64_t> stepc::getCodeShape(const CodeWords &words,
+                                         const std::vector<int64_t> &shape,
+                                         size_t rowDim) {
+  if (words.perWord == 1)
+    return shape;
+  std::vector<int64_t> codes(shape.begin(), shape.begin() + int64_t(rowDim));
+  codes.push_back(words.count(countRow(shape, rowDim)));
+  return codes;
+}
+
 int64_t StateCodes::getMostOfWindow(int64_t numStates) {
   // Half of a first-level cache, the other half for what has no codes.
   constexpr int64_t kWindowBytes = 16 * 1024;
@@ -66,6 +76,11 @@ int64_t StateCodes::getWindow(const StateCodes *begin, const StateCodes *end,
   return std::min(most, last - first);
 }
 
+View StateCodes::getCodesView() const {
+  return {codes, int64_t(codeShape.size()), codeShape.data(),
+          codeStrides.data(), format->words.getBytes()};
+}
+
 View StateCodes::getScalesView() const {
   static const int64_t kSideBySide[] = {1};
   return {scales, 1, &numScales, kSideBySide, sizeof(float)};
@@ -84,13 +99,14 @@ const CodeFormat &stepc::requireFormat(int32_t number,
                                        const std::string &words) {
   const CodeFormat *format = findCodeFormat(number);
   if (!format)
-    fail(STEPC_INVALID_ARGUMENT, "%s has format %d, those of codes are 1 and 2",
-         words.c_str(), int(number));
+    fail(STEPC_INVALID_ARGUMENT, "%s has format %d, those of codes are 1 to %d",
+         words.c_str(), int(number), int(kCodeFormats));
   return *format;
 }
 
 DLDataType stepc::getCodesType(const CodeFormat &format) {
-  return {uint8_t(format.isSigned ? kDLInt : kDLUInt), 8, 1};
+  const CodeWords &words = format.words;
+  return {uint8_t(words.isSigned ? kDLInt : kDLUInt), uint8_t(words.bits), 1};
 }
 
 int64_t StateCodes::getScratchBytes(int64_t elements) {
@@ -98,17 +114,15 @@ int64_t StateCodes::getScratchBytes(int64_t elements) {
   return (elements * int64_t(sizeof(float)) + kLine - 1) / kLine * kLine;
 }
 
-void StateCodes::encodeNumber(double value, uint8_t &code, float &scale) const {
-  float number = float(value);
-  format->encode({1, 0}, 0, 1, &number, &code, &scale);
-}
-
 void StateCodes::fill(double value) const {
-  uint8_t code = 0;
-  float scale = 0.0F;
-  encodeNumber(value, code, scale);
-  std::fill_n(reinterpret_cast<uint8_t *>(codes), elements, code);
-  std::fill_n(reinterpret_cast<float *>(scales), numScales, scale);
+  if (value == 0.0)
+    return;
+  constexpr int64_t kAtOnce = 4096;
+  const int64_t chunk = getChunk(kAtOnce);
+  const std::vector<float> values(size_t(std::min(chunk, elements)),
+                                  float(value));
+  for (int64_t begin = 0; begin < elements; begin += chunk)
+    encode(begin, std::min(begin + chunk, elements), values.data());
 }
 
 void StateCodes::decode(int64_t begin, int64_t end, float *values) const {
@@ -157,19 +171,26 @@ void BlockCut::require(int64_t begin, int64_t end) const {
          std::to_string(end) + " of one, which cuts a block");
 }
 
-static void setScales(std::vector<int64_t> shape, StateCodes &codes) {
-  codes.numScales = countElements(shape.data(), int64_t(shape.size()));
-  codes.scaleShape = std::move(shape);
+static void setShapes(std::vector<int64_t> ofCodes,
+                      std::vector<int64_t> ofScales, StateCodes &codes) {
+  auto rank = int64_t(ofCodes.size());
+  codes.numWords = countElements(ofCodes.data(), rank);
+  codes.numScales = countElements(ofScales.data(), int64_t(ofScales.size()));
+  codes.codeStrides.assign(ofCodes.size(), 1);
+  setRowMajor(ofCodes.data(), rank, codes.codeStrides.data());
+  codes.codeShape = std::move(ofCodes);
+  codes.scaleShape = std::move(ofScales);
 }
 
 void BlockCut::setRange(int64_t begin, int64_t end, StateCodes &codes) const {
   codes.rows = {std::max<int64_t>(columns, 1), 0};
   codes.elements = end - begin;
   if (begin == end)
-    return setScales({0}, codes);
+    return setShapes({0}, {0}, codes);
   codes.rows.first = begin % columns;
   require(begin % columns, (end - 1) % columns + 1);
-  setScales({codes.rows.countBlocks(codes.elements)}, codes);
+  setShapes({codes.rows.countWords(codes.format->words, codes.elements)},
+            {codes.rows.countBlocks(codes.elements)}, codes);
 }
 
 void BlockCut::setBox(const std::vector<int64_t> &part,
@@ -188,5 +209,6 @@ void BlockCut::setBox(const std::vector<int64_t> &part,
       refuse("the layout does not say where this rank's part begins");
     require(start[dim], start[dim] + row);
   }
-  setScales(getScaleShape(part, dim), codes);
+  setShapes(getCodeShape(codes.format->words, part, dim),
+            getScaleShape(part, dim), codes);
 }

@@ -5,10 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A state of f32 may be kept as codes of 8 bits with a scale for each block of
-// 64, in one of several formats (numerics/Codes.h, docs/states.md). Definitions
-// and kernels know nothing of it: an engine decodes what a kernel works on into
-// scratch memory, has the kernel work there, and encodes what it has written.
+// A state of f32 may be kept as codes of a few bits with a scale for each block
+// of 64, in one of several formats (numerics/Codes.h, docs/states.md).
+// Definitions and kernels know nothing of it: an engine decodes what a kernel
+// works on into scratch memory, has the kernel work there, and encodes what it
+// has written.
 //
 // Blocks lie along rows of the whole tensor: its last dim, or as many of its
 // last dims, but never the first, as have 64 elements. So codes do not depend
@@ -42,10 +43,15 @@ size_t getRowDim(const std::vector<int64_t> &shape);
 /// Whether states of this shape, of the whole tensor, are worth it.
 bool canEncode(const std::vector<int64_t> &shape);
 
-/// The shape of the scales beside codes of this shape: as many dims as come
+/// The shape of the scales beside a state of this shape: as many dims as come
 /// before a row, and the row's blocks.
 std::vector<int64_t> getScaleShape(const std::vector<int64_t> &shape,
                                    size_t rowDim);
+/// And of the codes: the state's, or where one word has several the dims before
+/// a row and the row's words.
+std::vector<int64_t> getCodeShape(const CodeWords &words,
+                                  const std::vector<int64_t> &shape,
+                                  size_t rowDim);
 
 /// A state that is kept so.
 struct StateCodes {
@@ -58,7 +64,10 @@ struct StateCodes {
   const CodeFormat *format = nullptr;
   CodeRows rows;
   int64_t elements = 0;
+  /// Of the tensor of codes, an element of which may be several.
+  int64_t numWords = 0;
   int64_t numScales = 0;
+  std::vector<int64_t> codeShape, codeStrides;
   std::vector<int64_t> scaleShape;
   uintptr_t codes = 0;
   uintptr_t scales = 0;
@@ -66,12 +75,13 @@ struct StateCodes {
   /// workspace of who works on the tensor.
   uintptr_t scratch = 0;
 
+  View getCodesView() const;
   View getScalesView() const;
+  int64_t getCodeBytes() const { return numWords * format->words.getBytes(); }
+  int64_t getScaleBytes() const { return numScales * int64_t(sizeof(float)); }
   /// The bytes of so many elements.
   static int64_t getScratchBytes(int64_t elements);
-  /// The code and the scale that encode a number, of which a whole block is.
-  void encodeNumber(double value, uint8_t &code, float &scale) const;
-  /// Makes all of them what encodes a number.
+  /// Makes all of them, which are zeros, what encodes a number.
   void fill(double value) const;
   /// Makes f32 of elements [begin, end), and codes.
   void decode(int64_t begin, int64_t end, float *values) const;
@@ -97,7 +107,8 @@ struct StateCodesRange {
   const StateCodes *end() const { return last; }
 };
 
-/// Where the blocks of a state lie in a rank's part of it.
+/// Where the blocks of a state lie in a rank's part of it, and how many codes
+/// there are in `codes.format`, which is set.
 class BlockCut {
 public:
   /// Of a whole state of this shape; messages call it `name`.

@@ -85,11 +85,13 @@ static void addEntry(const StateCodes &state, int64_t first, int64_t last,
   int64_t before = rows.countBlocks(first);
   int64_t blocks = rows.countBlocks(last) - before;
   bool whole = rows.columns % kCodeBlock == 0;
-  words.insert(words.end(),
-               {int64_t(address), int64_t(state.codes) + first,
-                int64_t(state.scales) + before * int64_t(sizeof(float)), blocks,
-                whole ? blocks * kCodeBlock : rows.columns,
-                whole ? 0 : (rows.first + first) % rows.columns, pass.tiles});
+  words.insert(
+      words.end(),
+      {int64_t(address),
+       int64_t(state.codes) + rows.countBytes(state.format->words, first),
+       int64_t(state.scales) + before * int64_t(sizeof(float)), blocks,
+       whole ? blocks * kCodeBlock : rows.columns,
+       whole ? 0 : (rows.first + first) % rows.columns, pass.tiles});
   ++pass.entries;
   pass.tiles +=
       (blocks + STEPC_CODES_TILE_BLOCKS - 1) / STEPC_CODES_TILE_BLOCKS;

@@ -109,16 +109,16 @@ void cuda::Engine::fill(uintptr_t address, int64_t elements,
 
 /// Of memory that is zeros.
 void cuda::Engine::fillCodes(const StateCodes &codes, double value) {
-  uint8_t code = 0;
-  float scale = 0.0F;
-  codes.encodeNumber(value, code, scale);
-  if (scale == 0.0F || codes.elements == 0)
+  if (value == 0.0 || codes.elements == 0)
     return;
-  std::vector<uint8_t> allCodes(size_t(codes.elements), code);
-  std::vector<float> allScales(size_t(codes.numScales), scale);
+  std::vector<uint8_t> allCodes(size_t(codes.getCodeBytes()));
+  std::vector<float> allScales(size_t(codes.numScales));
+  StateCodes here = codes;
+  here.codes = reinterpret_cast<uintptr_t>(allCodes.data());
+  here.scales = reinterpret_cast<uintptr_t>(allScales.data());
+  here.fill(value);
   executor.write(codes.codes, allCodes.data(), allCodes.size());
-  executor.write(codes.scales, allScales.data(),
-                 allScales.size() * sizeof(float));
+  executor.write(codes.scales, allScales.data(), size_t(codes.getScaleBytes()));
 }
 
 /// What lies in a store is brought where the device reaches it.

@@ -160,13 +160,10 @@ void Module::resolve() {
     convert = getKernel(STEPC_CONVERT_KERNEL);
     sum = getKernel(STEPC_SUM_KERNEL);
   }
-  static const char *const kDecodes[] = {STEPC_DECODE_Q8_KERNEL,
-                                         STEPC_DECODE_F8_KERNEL};
-  static const char *const kEncodes[] = {STEPC_ENCODE_Q8_KERNEL,
-                                         STEPC_ENCODE_F8_KERNEL};
-  for (size_t format = 0; format < size_t(kCodeFormats); ++format) {
-    decode[format] = findKernel(kDecodes[format]);
-    encode[format] = findKernel(kEncodes[format]);
+  for (int32_t number = 1; number <= kCodeFormats; ++number) {
+    const std::string name = findCodeFormat(number)->name;
+    decode[number - 1] = findKernel(STEPC_DECODE_KERNEL + name);
+    encode[number - 1] = findKernel(STEPC_ENCODE_KERNEL + name);
   }
   resolveRounds();
   for (const Variant &variant : package->getManifest().variants) {

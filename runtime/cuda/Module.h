@@ -13,6 +13,8 @@
 
 #include "stepc/kernel_abi.h"
 
+#include "numerics/Codes.h"
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,10 +23,6 @@ namespace stepc::cuda {
 
 /// Threads of a block, of every kernel (docs/cuda.md).
 inline constexpr int32_t kBlockThreads = STEPC_BLOCK_THREADS;
-
-/// The formats in which states may be codes (StepcStateFormat) of which devices
-/// have kernels: 1 to this.
-inline constexpr int32_t kCodeFormats = 2;
 
 struct Kernel {
   std::string name;

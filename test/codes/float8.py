@@ -30,8 +30,8 @@ def encode(values):
     return codes.reshape(-1)[there].reshape(values.shape), scales
 
 
-def decode(codes, scales):
-    """What they stand for."""
+def decode(codes, scales, shape=None):
+    """What they stand for, of the shape of the codes."""
     rows, there = root4.blocks(codes)
     numbers = torch.from_numpy(rows.view(np.int8)).view(torch.float8_e4m3fn).float().numpy()
     with np.errstate(invalid="ignore"):

@@ -62,8 +62,8 @@ def encode(values):
     return codes.reshape(-1)[there].reshape(values.shape), scales
 
 
-def decode(codes, scales):
-    """What they stand for."""
+def decode(codes, scales, shape=None):
+    """What they stand for, of the shape of the codes."""
     rows, there = blocks(codes)
     scales = np.asarray(scales, np.float32).reshape(-1, 1)
     signed = np.signbit(scales)

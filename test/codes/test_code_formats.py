@@ -13,7 +13,7 @@ import stepc.torch as st
 import torch
 from stepc import errors
 
-DTYPES = {"q8": torch.uint8, "f8_e4m3": torch.int8}
+DTYPES = {"q8": torch.uint8, "f8_e4m3": torch.int8, "q4": torch.int32}
 
 
 def make(state_dtype, cls=st.AdamW):
@@ -31,10 +31,11 @@ def step(params, optimizer, seed=1):
     optimizer.step()
 
 
-def floats(state):
+def floats(state, param):
     made = {name: value for name, value in state.items() if not name.endswith(".scale")}
     for name in [name for name in made if f"{name}.scale" in state]:
-        made[name] = st.decode_state(made[name], state[f"{name}.scale"])
+        shape = param.shape if name in ("exp_avg", "exp_avg_sq") else None
+        made[name] = st.decode_state(made[name], state[f"{name}.scale"], shape)
     return made
 
 
@@ -54,14 +55,15 @@ def test_what_there_is():
     assert torch.equal(values.view(64, 2, 64), theirs * state["exp_avg.scale"][..., None])
 
 
+@pytest.mark.parametrize("kept", ["f8_e4m3", "q4"])
 @pytest.mark.parametrize("copied", ["file", "deepcopy"])
-def test_a_copy_goes_on(copied):
-    params, optimizer = make("f8_e4m3")
+def test_a_copy_goes_on(copied, kept):
+    params, optimizer = make(kept)
     step(params, optimizer)
     if copied == "deepcopy":
         others, other = copy.deepcopy((params, optimizer))
     else:
-        others, other = make("f8_e4m3")
+        others, other = make(kept)
         file = io.BytesIO()
         torch.save((optimizer.state_dict(), params), file)
         file.seek(0)
@@ -77,8 +79,11 @@ def test_a_copy_goes_on(copied):
             assert torch.equal(value, other.state[param][name]), name
 
 
-@pytest.mark.parametrize("loaded", ["f8_e4m3", "q8", None])
-@pytest.mark.parametrize("saved", ["f8_e4m3", "q8"])
+@pytest.mark.parametrize(
+    ("saved", "loaded"),
+    [(s, k) for s in ("f8_e4m3", "q8") for k in ("f8_e4m3", "q8", None)]
+    + [("q4", "q4"), ("q4", "q8"), ("q8", "q4"), ("q4", None)],
+)
 @pytest.mark.parametrize("cls", [st.AdamW, st.SOAP])
 def test_codes_of_one_load_where_another_is_kept(saved, loaded, cls):
     """As the floats that they stand for load."""
@@ -86,7 +91,8 @@ def test_codes_of_one_load_where_another_is_kept(saved, loaded, cls):
     step(params, optimizer)
     given = optimizer.state_dict()
     found = []
-    for state in (given, {**given, "state": {n: floats(s) for n, s in given["state"].items()}}):
+    as_floats = {n: floats(s, params[n]) for n, s in given["state"].items()}
+    for state in (given, {**given, "state": as_floats}):
         others, other = make(loaded, cls)
         for param, own in zip(others, params, strict=True):
             param.data.copy_(own)

@@ -253,7 +253,7 @@ def test_averages_and_masters_have_none():
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ("q4", ValueError, "state_dtype is 'q4', expected torch.float32, .* 'q8' or 'f8_e4m3'"),
+        ("q3", ValueError, "state_dtype is 'q3', .* 'q8' or 'f8_e4m3' or 'q4'"),
         ({"exp_avg": "q7"}, ValueError, "state_dtype of 'exp_avg' is 'q7'"),
         ({"exp_avgs": "q8"}, TypeError, "has no state 'exp_avgs'"),
         ({"par*": "q8"}, TypeError, "has no state 'par"),

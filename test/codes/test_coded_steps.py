@@ -4,6 +4,7 @@
 it stand for, whose new states are encoded. Bit for bit, for every class."""
 
 import float8
+import four_bits
 import numpy as np
 import pytest
 import root4
@@ -14,7 +15,7 @@ from stepped import CLASSES, OF_MATRICES, OF_TWO_DIMS
 
 MATRICES = [(64, 128), (100, 70), (128, 700)]
 TWO_DIMS = [*MATRICES, (300,), (7, 9)]  # the last have no codes
-ORACLES = {torch.uint8: root4, torch.int8: float8}
+ORACLES = {torch.uint8: root4, torch.int8: float8, torch.int32: four_bits}
 SHAPES = [*TWO_DIMS, (40, 8, 3, 5)]
 
 
@@ -35,7 +36,7 @@ def roundtrip(optimizer, params, twin, twins, seen):
             assert np.array_equal(own.numpy(), codes), f"{name} of {tuple(param.shape)}"
             of = optimizer.state[param][f"{name}.scale"].numpy().reshape(-1)
             assert np.array_equal(of, scales, equal_nan=True), f"{name} of {tuple(param.shape)}"
-            value.copy_(torch.from_numpy(oracle.decode(codes, scales)))
+            value.copy_(torch.from_numpy(oracle.decode(codes, scales, value.shape)))
             seen.add((tuple(param.shape), name))
 
 

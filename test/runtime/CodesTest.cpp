@@ -131,6 +131,73 @@ TEST_F(CodesTest, aFormatForEach) {
   EXPECT_EQ(0, std::memcmp(floats, scalesAgain.data(), 8 * kRows));
 }
 
+TEST_F(CodesTest, severalInAnElement) {
+  binding.states = nullptr;
+  formats[0] = STEPC_STATE_Q4;
+  ASSERT_OK(bind());
+  DLTensor codes, of;
+  ASSERT_OK(stepcPlanGetState(plan.get(), 0, "second", &codes));
+  ASSERT_OK(stepcPlanGetStateScales(plan.get(), 0, "second", &of));
+  EXPECT_EQ(kDLInt, codes.dtype.code);
+  EXPECT_EQ(32, codes.dtype.bits);
+  ASSERT_EQ(2, codes.ndim);
+  EXPECT_EQ(kRows, codes.shape[0]);
+  EXPECT_EQ(13, codes.shape[1]);
+  EXPECT_EQ(13, codes.strides[0]);
+  // It begins as 0.5; a row's last element has four codes.
+  const auto *words = static_cast<const uint32_t *>(codes.data);
+  const auto *floats = static_cast<const float *>(of.data);
+  EXPECT_EQ(0xffffffffU, words[11]);
+  EXPECT_EQ(0xffffU, words[12]);
+  EXPECT_EQ(0xffffU, words[kRows * 13 - 1]);
+  EXPECT_EQ(0.5F, floats[2 * kRows - 1]);
+  ASSERT_OK(stepcStep(plan.get()));
+  std::vector<float> values(kRows * kColumns), scalesAgain(2 * kRows);
+  int64_t shape[] = {kRows, kColumns};
+  ASSERT_OK(
+      stepcDecodeState(STEPC_STATE_Q4, shape, 2, words, floats, values.data()));
+  std::vector<uint32_t> again(kRows * 13);
+  ASSERT_OK(stepcEncodeState(STEPC_STATE_Q4, shape, 2, values.data(),
+                             again.data(), scalesAgain.data()));
+  EXPECT_EQ(0, std::memcmp(words, again.data(), 4 * again.size()));
+  EXPECT_EQ(0, std::memcmp(floats, scalesAgain.data(), 8 * kRows));
+}
+
+TEST_F(CodesTest, severalInAnElementOfTheCaller) {
+  Bytes packed({kRows, 13}, {kDLInt, 32, 1});
+  formats[0] = STEPC_STATE_Q4;
+  refuse(STEPC_DTYPE_MISMATCH,
+         "tensor 'w': state '0' has dtype u8, codes of format 3 are i32");
+  second.tensor.dtype = {kDLInt, 32, 1};
+  refuse(STEPC_SHAPE_MISMATCH, "tensor 'w': state 'second' has shape [70, "
+                               "100], codes of format 3 are [70, 13]");
+  states[0] = &packed.tensor;
+  int64_t strides[] = {1, kRows};
+  packed.tensor.strides = strides;
+  refuse(STEPC_LAYOUT_UNSUPPORTED,
+         "tensor 'w': state 'second' is kept as codes and has strides [1, 70], "
+         "they must be row-major without gaps");
+  packed.tensor.strides = nullptr;
+  secondScales.tensor.data = packed.memory.data() + size_t(kRows * 13 * 4 - 4);
+  refuse(STEPC_OVERLAP,
+         "tensor 'w': scales of state 'second' and tensor 'w': state 'second' "
+         "share memory");
+  // The first byte behind them is not theirs.
+  secondScales.tensor.data = secondScales.memory.data();
+  std::vector<char> both(size_t(kRows * 13 * 4) + 4 * kRows * kColumns + 4);
+  packed.tensor.data = both.data();
+  Bytes gradient({kRows, kColumns}, {kDLFloat, 32, 1});
+  gradient.tensor.data = both.data() + kRows * 13 * 4;
+  binding.grad = &gradient.tensor;
+  ASSERT_OK(bind());
+  ASSERT_OK(stepcStep(plan.get()));
+  gradient.tensor.data = both.data() + kRows * 13 * 4 - 4;
+  EXPECT_REFUSED(
+      STEPC_OVERLAP,
+      "tensor 'w': gradient and tensor 'w': state 'second' share memory",
+      stepcPlanSetGrad(plan.get(), 0, &gradient.tensor));
+}
+
 TEST_F(CodesTest, oneOfThem) {
   Array plain(Type::F32, {kRows, kColumns});
   states[1] = plain.dl();
@@ -149,7 +216,7 @@ TEST_F(CodesTest, oneOfThem) {
 TEST_F(CodesTest, formatsThatCannotBe) {
   formats[0] = 7;
   refuse(STEPC_INVALID_ARGUMENT,
-         "tensor 'w': state '0' has format 7, those of codes are 1 and 2");
+         "tensor 'w': state '0' has format 7, those of codes are 1 to 3");
   formats[0] = STEPC_STATE_Q8;
   binding.states = nullptr;
   binding.numStates = 1;
@@ -158,7 +225,7 @@ TEST_F(CodesTest, formatsThatCannotBe) {
   binding.numStates = 2;
   formats[0] = 7;
   refuse(STEPC_INVALID_ARGUMENT,
-         "tensor 'w': state 'second' has format 7, those of codes are 1 and 2");
+         "tensor 'w': state 'second' has format 7, those of codes are 1 to 3");
 }
 
 TEST_F(CodesTest, codesThatCannotBe) {

@@ -32,6 +32,7 @@ static_assert(sizeof(StepcPlanInfo) == 136, "layout of the C ABI");
 static_assert(sizeof(StepcCudaConfig) == 32, "layout of the C ABI");
 static_assert(sizeof(StepcNcclUniqueId) == 128, "layout of NCCL's");
 static_assert(sizeof(StepcLastStep) == 24, "layout of the C ABI");
+static_assert(sizeof(StepcStateFormatInfo) == 32, "layout of the C ABI");
 static_assert(sizeof(StepcStoreConfig) == 40, "layout of the C ABI");
 static_assert(sizeof(StepcStoreInfo) == 56, "layout of the C ABI");
 static_assert(sizeof(StepcStoreCommitted) == 32, "layout of the C ABI");

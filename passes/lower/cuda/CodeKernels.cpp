@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What numerics/Root4.cpp and Float8.cpp do on the processor, to the bit: the
-// same rounded operations in the same order. Half a warp has a block, each
-// thread four elements side by side; the largest magnitude goes around by
-// shuffles.
+// What numerics/Root4.cpp, Float8.cpp and FourBits.cpp do on the processor, to
+// the bit: the same rounded operations in the same order. Half a warp has a
+// block, each thread four elements side by side; the largest magnitude goes
+// around by shuffles.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/lower/cuda/EngineKernels.h"
@@ -56,6 +56,14 @@ static constexpr int32_t kHalf = 0x3f000000, kOne = 0x3f800000;
 static constexpr int64_t kDropped = 20;
 static constexpr int32_t kFloat8Bias = (127 - 7) << 23;
 static constexpr float kLargestFloat8 = 448.0F;
+/// Of q4: the middles of cubes of levels, of which the lower bits are cut.
+static constexpr int32_t kUnsignedLevels4 = 15, kSignedLevels4 = 7;
+static constexpr int32_t kNibble = 15, kLimitBits = ~0xffff;
+static float getShare(int32_t level) {
+  int32_t next = level + 1;
+  return float((level * level * level + next * next * next) /
+               (2.0 * kSignedLevels4 * kSignedLevels4 * kSignedLevels4));
+}
 
 namespace {
 /// Of a block of codes that half a warp has: addresses of what the thread has
@@ -68,18 +76,26 @@ struct CodeBlock {
   Value whole;
 };
 
+/// How codes lie (CodeWords of numerics/Codes.h).
+struct CodeWidth {
+  int64_t bits;
+  /// Codes in an integer, with which each row begins.
+  int64_t perWord;
+};
+constexpr CodeWidth kByte = {8, 1}, kFourBits = {4, 8};
+
 class CodeEmitter {
 public:
   using Numbers = std::array<Value, kLanes>;
 
-  explicit CodeEmitter(const Words &w)
-      : w(w), i32(w.b.getI32Type()), f32(w.b.getF32Type()) {}
+  CodeEmitter(const Words &w, CodeWidth width)
+      : w(w), width(width), i32(w.b.getI32Type()), f32(w.b.getF32Type()) {}
 
   void emitKernel(StringRef name,
                   function_ref<void(const CodeBlock &)> emitBlock) const;
   /// What a number of 32 bits becomes, of those of one block.
   using Each = std::function<Value(Value)>;
-  /// The bits of the scale, and of each number's code the lowest byte.
+  /// The bits of the scale, and of each number's code the lowest ones.
   struct Encoding {
     Value scale;
     Each encodeOne;
@@ -94,6 +110,8 @@ public:
   Encoding encodeRoot4(const Numbers &values, Value top) const;
   Each decodeFloat8(Value scale) const;
   Encoding encodeFloat8(const Numbers &values, Value top) const;
+  Each decodeFourBits(Value scale) const;
+  Encoding encodeFourBits(const Numbers &values, Value top) const;
 
 private:
   Value integer(int32_t value) const {
@@ -129,11 +147,17 @@ private:
                function_ref<Numbers()> emitWhole) const;
   void store(const CodeBlock &block, Value address, Numbers elements,
              function_ref<void()> emitWhole) const;
+  Numbers loadCodes(const CodeBlock &block) const;
+  void storeCodes(const CodeBlock &block, const Numbers &codes) const;
+  /// The bytes of so many elements of a row, from the begin of a block on.
+  Value getCodeBytes(Value elements) const;
   CodeBlock locate(ArrayRef<Value> entry, Value number) const;
+  Each beginRoots(Value rate) const;
   Value reduce(Value value,
                function_ref<Value(Value, Value)> emitCombined) const;
 
   Words w;
+  CodeWidth width;
   Type i32, f32;
 };
 } // namespace
@@ -189,6 +213,58 @@ void CodeEmitter::store(const CodeBlock &block, Value address, Numbers elements,
   });
 }
 
+/// Those of a thread are one integer, which lies where one of this size may.
+CodeEmitter::Numbers CodeEmitter::loadCodes(const CodeBlock &block) const {
+  auto split = [&](Value all) {
+    Numbers each;
+    for (int64_t k = 0; k < kLanes; ++k)
+      each[size_t(k)] = w.both(shiftRight(all, width.bits * k),
+                               integer((1 << width.bits) - 1));
+    return each;
+  };
+  if (width.perWord == 1)
+    return load(block, w.b.getI8Type(), block.codes, [&] {
+      return split(emitLoad(w, i32, 0, block.codes, w.constant(0)));
+    });
+  Type type = w.b.getIntegerType(unsigned(width.bits * kLanes));
+  return split(w.choose(
+      i32, has(block, 0),
+      [&]() -> Value {
+        Value all = emitLoad(w, type, 0, block.codes, w.constant(0));
+        return arith::ExtUIOp::create(w.b, w.loc, i32, all);
+      },
+      [&] { return integer(0); }));
+}
+
+void CodeEmitter::storeCodes(const CodeBlock &block,
+                             const Numbers &codes) const {
+  Value all = integer(0);
+  for (auto [k, code] : llvm::enumerate(codes)) {
+    Value own = w.both(code, integer((1 << width.bits) - 1));
+    all = w.either(all, shiftLeft(own, width.bits * int64_t(k)));
+  }
+  if (width.perWord == 1)
+    return store(block, block.codes, codes, [&] {
+      emitStore(w, i32, 0, all, block.codes, w.constant(0));
+    });
+  // The codes of no elements that a row's last word has are 0.
+  Type type = w.b.getIntegerType(unsigned(width.bits * kLanes));
+  Value words = w.mul(w.ceilDiv(block.size, width.perWord),
+                      w.constantWord(width.perWord));
+  Value first = w.mul(w.toWord(thread()), w.constantWord(kLanes));
+  w.when(w.isLess(first, words), [&] {
+    Value own = arith::TruncIOp::create(w.b, w.loc, type, all);
+    emitStore(w, type, 0, own, block.codes, w.constant(0));
+  });
+}
+
+Value CodeEmitter::getCodeBytes(Value elements) const {
+  if (width.perWord == 1)
+    return elements;
+  return w.mul(w.ceilDiv(elements, width.perWord),
+               w.constantWord(width.perWord * width.bits / 8));
+}
+
 /// Block `number` (a word) of an entry, or nothing of it.
 CodeBlock CodeEmitter::locate(ArrayRef<Value> entry, Value number) const {
   Value size = w.constantWord(kCodeBlock), zero = w.constantWord(0);
@@ -208,7 +284,11 @@ CodeBlock CodeEmitter::locate(ArrayRef<Value> entry, Value number) const {
   CodeBlock made;
   made.values = w.add(entry[STEPC_CODES_ENTRY_VALUES],
                       w.mul(own, w.constantWord(sizeof(float))));
-  made.codes = w.add(entry[STEPC_CODES_ENTRY_CODES], own);
+  Value ofRow = w.sub(getCodeBytes(column), getCodeBytes(first));
+  Value ofThread =
+      w.mul(w.toWord(thread()), w.constantWord(kLanes * width.bits / 8));
+  made.codes = w.add(w.add(entry[STEPC_CODES_ENTRY_CODES], ofThread),
+                     w.add(w.mul(row, getCodeBytes(columns)), ofRow));
   made.scale = w.add(entry[STEPC_CODES_ENTRY_SCALES],
                      w.mul(number, w.constantWord(sizeof(float))));
   made.size = count;
@@ -286,13 +366,7 @@ void CodeEmitter::decode(const CodeBlock &block,
   w.when(w.isLess(w.constantWord(0), block.size), [&] {
     Value scale = toBits(emitLoad(w, f32, 0, block.scale, w.constant(0)));
     Each decodeOne = (this->*begin)(scale);
-    Numbers codes = load(block, w.b.getI8Type(), block.codes, [&] {
-      Value four = emitLoad(w, i32, 0, block.codes, w.constant(0));
-      Numbers each;
-      for (int64_t k = 0; k < kLanes; ++k)
-        each[size_t(k)] = w.both(shiftRight(four, 8 * k), integer(0xff));
-      return each;
-    });
+    Numbers codes = loadCodes(block);
     Numbers values;
     for (auto [code, value] : llvm::zip(codes, values))
       value = decodeOne(code);
@@ -317,6 +391,25 @@ Value CodeEmitter::reduce(
   return value;
 }
 
+/// What the bits of a number that is not below 0 become: `rate` times its
+/// fourth root, rounded in the lowest bits of a number.
+CodeEmitter::Each CodeEmitter::beginRoots(Value rate) const {
+  return [=](Value magnitude) -> Value {
+    Value guess = toFloat(w.sub(integer(kGuess), shiftRight(magnitude, 2)));
+    Value own =
+        product(product(guess, guess), product(toFloat(magnitude), guess));
+    Value t = product(own, guess);
+    Value power = sum(product(product(number(kSecond), rate), t),
+                      product(number(kFirst), rate));
+    power = sum(product(power, t), product(number(kZeroth), rate));
+    Value found = toBits(product(own, power));
+    // Of what is not 0 more than a half, which is rounded to 1.
+    Value least = arith::MinUIOp::create(
+        w.b, w.loc, w.add(magnitude, integer(kHalf)), integer(kOne));
+    return w.max(found, least);
+  };
+}
+
 /// How a block of numbers, whose largest magnitude has the bits `top`, is
 /// encoded in q8.
 CodeEmitter::Encoding CodeEmitter::encodeRoot4(const Numbers &values,
@@ -333,20 +426,10 @@ CodeEmitter::Encoding CodeEmitter::encodeRoot4(const Numbers &values,
   Value used = w.max(top, integer(kLeastScale));
   Value rate =
       arith::DivFOp::create(w.b, w.loc, levels, root(root(toFloat(used))));
+  Each root = beginRoots(rate);
   auto encodeOne = [=](Value bits) -> Value {
-    Value magnitude = w.both(bits, integer(kMagnitude));
-    Value guess = toFloat(w.sub(integer(kGuess), shiftRight(magnitude, 2)));
-    Value own =
-        product(product(guess, guess), product(toFloat(magnitude), guess));
-    Value t = product(own, guess);
-    Value power = sum(product(product(number(kSecond), rate), t),
-                      product(number(kFirst), rate));
-    power = sum(product(power, t), product(number(kZeroth), rate));
-    Value found = toBits(product(own, power));
-    // Of what is not 0 more than a half, which is rounded to 1.
-    Value least = arith::MinUIOp::create(
-        w.b, w.loc, w.add(magnitude, integer(kHalf)), integer(kOne));
-    found = w.either(w.max(found, least), w.both(bits, sign));
+    Value found = root(w.both(bits, integer(kMagnitude)));
+    found = w.either(found, w.both(bits, sign));
     return toBits(sum(toFloat(found), number(kRounder)));
   };
   return {w.either(used, sign), encodeOne};
@@ -379,6 +462,62 @@ CodeEmitter::Encoding CodeEmitter::encodeFloat8(const Numbers &,
   return {scale, encodeOne};
 }
 
+/// And in q4 (numerics/FourBits.cpp).
+CodeEmitter::Each CodeEmitter::decodeFourBits(Value scale) const {
+  Value isSigned = w.isLess(scale, integer(0));
+  Value flip = w.select(isSigned, integer(8), integer(0));
+  Value step = w.select(isSigned, number(1.0F / kSignedLevels4),
+                        number(1.0F / kUnsignedLevels4));
+  Value top = toFloat(w.both(scale, integer(kMagnitude)));
+  return [=](Value code) -> Value {
+    Value level = w.sub(w.differ(code, flip), flip);
+    Value share =
+        product(arith::SIToFPOp::create(w.b, w.loc, f32, level), step);
+    Value square = product(share, share);
+    return product(product(square, w.select(isSigned, share, square)), top);
+  };
+}
+
+CodeEmitter::Encoding CodeEmitter::encodeFourBits(const Numbers &values,
+                                                  Value top) const {
+  Value zero = integer(0), above = zero, below = zero;
+  for (Value bits : values) {
+    above = w.max(above, bits);
+    Value isBelow = w.isLess(bits, zero);
+    below = w.max(below,
+                  w.select(isBelow, w.both(bits, integer(kMagnitude)), zero));
+  }
+  auto emitMax = [&](Value x, Value y) { return w.max(x, y); };
+  above = reduce(above, emitMax);
+  below = reduce(below, emitMax);
+  Value used = w.max(top, integer(kLeastScale));
+  std::array<Value, kSignedLevels4> limits;
+  for (auto [k, limit] : llvm::enumerate(limits)) {
+    Value bits = toBits(product(number(getShare(int32_t(k))), toFloat(used)));
+    limit = w.both(bits, integer(kLimitBits));
+  }
+  Value isSigned = w.isLess(limits[0], below);
+  Value rate = arith::DivFOp::create(
+      w.b, w.loc, number(float(kUnsignedLevels4)), root(root(toFloat(used))));
+  Each root = beginRoots(rate);
+  auto encodeOne = [=](Value bits) -> Value {
+    Value magnitude = w.both(bits, integer(kMagnitude)), level = integer(0);
+    for (Value limit : limits)
+      level = w.add(
+          level, w.select(w.isLess(limit, magnitude), integer(1), integer(0)));
+    Value sign = w.select(w.isLess(bits, integer(0)), integer(-1), integer(0));
+    level = w.sub(w.differ(level, sign), sign);
+    Value found = root(w.max(bits, integer(0)));
+    found = toBits(sum(toFloat(found), number(kRounder)));
+    return w.both(w.select(isSigned, level, found), integer(kNibble));
+  };
+  // A block of what is below 0, and next to it, is one of zeros.
+  Value isNone = w.both(w.isEqual(above, zero),
+                        w.isEqual(w.max(limits[0], below), limits[0]));
+  Value sign = w.select(isSigned, integer(kSign), zero);
+  return {w.select(isNone, zero, w.either(used, sign)), encodeOne};
+}
+
 void CodeEmitter::encode(const CodeBlock &block,
                          Encoding (CodeEmitter::*begin)(const Numbers &, Value)
                              const) const {
@@ -401,13 +540,7 @@ void CodeEmitter::encode(const CodeBlock &block,
     Numbers codes;
     for (auto [bits, code] : llvm::zip(values, codes))
       code = w.select(isNumber, encoding.encodeOne(bits), integer(0));
-    store(block, block.codes, codes, [&] {
-      Value four = integer(0);
-      for (auto [k, code] : llvm::enumerate(codes))
-        four = w.either(four,
-                        shiftLeft(w.both(code, integer(0xff)), 8 * int64_t(k)));
-      emitStore(w, i32, 0, four, block.codes, w.constant(0));
-    });
+    storeCodes(block, codes);
     w.when(w.isEqual(thread(), w.constant(0)), [&] {
       Value isPlain = w.both(isNumber, w.isUnequal(top, integer(0)));
       Value scale = w.select(isPlain, encoding.scale, top);
@@ -437,17 +570,28 @@ static bool hasStates(ModuleOp module) {
 void mlir::step::emitCodeKernels(const Words &w, ModuleOp module) {
   if (!hasStates(module))
     return;
-  CodeEmitter emitter(w);
-  emitter.emitKernel(STEPC_DECODE_Q8_KERNEL, [&](const CodeBlock &block) {
-    emitter.decode(block, &CodeEmitter::decodeRoot4);
-  });
-  emitter.emitKernel(STEPC_ENCODE_Q8_KERNEL, [&](const CodeBlock &block) {
-    emitter.encode(block, &CodeEmitter::encodeRoot4);
-  });
-  emitter.emitKernel(STEPC_DECODE_F8_KERNEL, [&](const CodeBlock &block) {
-    emitter.decode(block, &CodeEmitter::decodeFloat8);
-  });
-  emitter.emitKernel(STEPC_ENCODE_F8_KERNEL, [&](const CodeBlock &block) {
-    emitter.encode(block, &CodeEmitter::encodeFloat8);
-  });
+  struct Format {
+    const char *name;
+    CodeWidth width;
+    CodeEmitter::Each (CodeEmitter::*decode)(Value) const;
+    CodeEmitter::Encoding (CodeEmitter::*encode)(const CodeEmitter::Numbers &,
+                                                 Value) const;
+  };
+  static constexpr Format kFormats[] = {
+      {"q8", kByte, &CodeEmitter::decodeRoot4, &CodeEmitter::encodeRoot4},
+      {"f8_e4m3", kByte, &CodeEmitter::decodeFloat8,
+       &CodeEmitter::encodeFloat8},
+      {"q4", kFourBits, &CodeEmitter::decodeFourBits,
+       &CodeEmitter::encodeFourBits},
+  };
+  for (const Format &format : kFormats) {
+    CodeEmitter emitter(w, format.width);
+    std::string name = format.name;
+    emitter.emitKernel(STEPC_DECODE_KERNEL + name, [&](const CodeBlock &block) {
+      emitter.decode(block, format.decode);
+    });
+    emitter.emitKernel(STEPC_ENCODE_KERNEL + name, [&](const CodeBlock &block) {
+      emitter.encode(block, format.encode);
+    });
+  }
 }

@@ -63,8 +63,8 @@ typedef struct StepcTensorQuery {
   int32_t rounds;     /* 1: a variant that rounds by random bits, where the
                          package has one */
   int32_t reserved;   /* 0 */
-  const char *const *coded; /* names of states that are kept as codes of 8 bits
-                               where that saves memory; NULL: none. Callers of
+  const char *const *coded; /* names of states that are kept as codes where
+                               that saves memory; NULL: none. Callers of
                                an earlier version do not have the field */
   int64_t numCoded;         /* nor this */
   const int32_t *formats;   /* a StepcStateFormat for each of `coded`; NULL: all
@@ -106,6 +106,11 @@ typedef struct StepcStateDescription {
   int32_t scalePartNdim;
   const int64_t *scaleShape; /* and beside the rank's part */
   const int64_t *scalePart;
+  int32_t codeNdim; /* of the codes beside the whole tensor; 0: none. Of formats
+                       with one code in an element it is `shape` */
+  int32_t codePartNdim;
+  const int64_t *codeShape; /* and beside the rank's part */
+  const int64_t *codePart;
 } StepcStateDescription;
 
 typedef struct StepcTensorDescription {

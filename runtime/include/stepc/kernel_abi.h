@@ -309,10 +309,9 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
 #define STEPC_TYPE_F16 3
 #define STEPC_CONVERT_KIND(from, to) (16 + 4 * (from) + (to))
 
-#define STEPC_DECODE_Q8_KERNEL "decode_q8"
-#define STEPC_ENCODE_Q8_KERNEL "encode_q8"
-#define STEPC_DECODE_F8_KERNEL "decode_f8_e4m3"
-#define STEPC_ENCODE_F8_KERNEL "encode_f8_e4m3"
+/* Of states that are kept as codes; the format's name follows. */
+#define STEPC_DECODE_KERNEL "decode_"
+#define STEPC_ENCODE_KERNEL "encode_"
 
 /* Words of an entry of what is decoded and encoded: addresses of f32, codes and
  * scales, those of the first element; how many blocks there are; the elements

@@ -5,8 +5,9 @@ name and their scales under that with ``.scale``."""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import torch
 
@@ -17,13 +18,43 @@ from ..tensors.members import Member
 from ..tensors.stored import in_memory
 from .state_map import ParamState
 
-DTYPES = {name: _tensors.DTYPE[own.storage] for name, own in _codes.FORMATS.items()}
-_FORMATS = {dtype: name for name, dtype in DTYPES.items()}
+
+@functools.cache
+def dtypes() -> dict[torch.dtype, str]:
+    """Of which dtype codes of each format are."""
+    return {_tensors.DTYPE[own.words.storage]: name for name, own in _codes.FORMATS.items()}
 
 
 def format_of(codes: torch.Tensor) -> str | None:
     """The format that a tensor's dtype tells of, or None where it is none of codes."""
-    return _FORMATS.get(codes.dtype)
+    return dtypes().get(codes.dtype)
+
+
+def per_word(codes: torch.Tensor) -> int:
+    """How many codes an element of it is."""
+    return _codes.FORMATS[format_of(codes)].words.per_word
+
+
+def code_shape(format: str, shape: Sequence[int], before: int) -> tuple[int, ...]:
+    """Of codes of values of the shape, which have so many dims before a row."""
+    words = _codes.FORMATS[format].words
+    if words.per_word == 1:
+        return tuple(shape)
+    return (*shape[:before], words.count(math.prod(shape[before:])))
+
+
+def value_shape(
+    codes: torch.Tensor, scales: torch.Tensor, like: Sequence[int] = ()
+) -> tuple[int, ...]:
+    """Of what codes stand for, where nobody says it: ``like`` where they can be of that, else
+    rows that fill the elements of codes."""
+    format, before = format_of(codes), len(scales.shape) - 1
+    if not codes.shape:
+        return ()
+    if tuple(codes.shape) == code_shape(format, like, before) and len(like) > before:
+        return tuple(like)
+    *dims, words = codes.shape
+    return (*dims, words * per_word(codes))
 
 
 def encode(
@@ -32,34 +63,50 @@ def encode(
     """The codes of values, and their scales, of that shape. A part has to begin and end where
     blocks of the whole do."""
     values = values.detach().to(dtype=torch.float32, device="cpu").contiguous()
-    codes = torch.empty(values.shape, dtype=DTYPES[format], device="cpu")
+    shape = code_shape(format, values.shape, len(scales) - 1)
+    dtype = _tensors.DTYPE[_codes.FORMATS[format].words.storage]
+    codes = torch.empty(shape, dtype=dtype, device="cpu")
     of = torch.empty(scales, dtype=torch.float32, device="cpu")
-    rows = _rows(codes, of)
+    rows = _rows(format, codes, of, values.shape)
     _codes.encode(format, rows, values.data_ptr(), codes.data_ptr(), of.data_ptr())
     return codes, of
 
 
-def decode(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """What they stand for, in float32. TensorError where they do not belong together."""
+def decode(
+    codes: torch.Tensor, scales: torch.Tensor, shape: Sequence[int] | None = None
+) -> torch.Tensor:
+    """What they stand for, in float32, of that shape or that of :func:`value_shape`. TensorError
+    where they do not belong together."""
     format = format_of(codes)
     if format is None:
-        known = " or ".join(str(dtype) for dtype in DTYPES.values())
+        known = " or ".join(map(str, dtypes()))
         raise errors.TensorError(
             f"codes have dtype {codes.dtype}, expected {known}", "STEPC_DTYPE_MISMATCH"
         )
     codes = codes.detach().to(device="cpu").contiguous()
     scales = scales.detach().to(dtype=torch.float32, device="cpu").contiguous()
-    values = torch.empty(codes.shape, dtype=torch.float32, device="cpu")
-    addresses = (one.data_ptr() for one in (codes, scales, values))
-    _codes.decode(format, _rows(codes, scales), *addresses)
+    if shape is None:
+        shape = value_shape(codes, scales)
+    values = torch.empty(tuple(shape), dtype=torch.float32, device="cpu")
+    rows = _rows(format, codes, scales, values.shape)
+    _codes.decode(format, rows, *(one.data_ptr() for one in (codes, scales, values)))
     return values
 
 
-def _rows(codes: torch.Tensor, scales: torch.Tensor) -> tuple[int, int]:
-    """How many rows there are and the elements of one: as many dims are before them as scales
-    have before their last. TensorError where these are scales of other codes."""
+def _rows(
+    format: str, codes: torch.Tensor, scales: torch.Tensor, shape: Sequence[int]
+) -> tuple[int, int]:
+    """How many rows values of the shape have and the elements of one: as many dims are before
+    them as scales have before their last. TensorError where these are scales of other codes, or
+    codes of other values."""
     before = scales.dim() - 1
-    row = math.prod(codes.shape[before:])
+    row = math.prod(shape[before:])
+    if before >= 0 and tuple(codes.shape) != code_shape(format, shape, before):
+        raise errors.TensorError(
+            f"codes of shape {tuple(codes.shape)} and format {format} are none of shape "
+            f"{tuple(shape)}",
+            "STEPC_SHAPE_MISMATCH",
+        )
     if (
         before < 0
         or codes.shape[:before] != scales.shape[:before]
@@ -70,12 +117,13 @@ def _rows(codes: torch.Tensor, scales: torch.Tensor) -> tuple[int, int]:
             f"one for each {BLOCK} elements of a row",
             "STEPC_SHAPE_MISMATCH",
         )
-    return math.prod(codes.shape[:before]), row
+    return math.prod(shape[:before]), row
 
 
 class RangeRows:
     """The rows that elements [begin, begin + size) of a state touch, in which its blocks lie:
-    ``shape`` has them, ``elements`` are where the range lies in them, ``blocks`` its scales."""
+    ``shape`` has them, ``elements`` are where the range lies in them, ``blocks`` its scales.
+    ``whole``: of what codes stand for."""
 
     def __init__(self, begin: int, size: int, whole: tuple[int, ...], scales: tuple[int, ...]):
         row = math.prod(whole[len(scales) - 1 :])
@@ -88,17 +136,28 @@ class RangeRows:
         self.shape, self.scales = (last - first, row), (last - first, scales[-1])
         self.elements, self.blocks = slice(*ends), slice(*blocks)
 
+    def _words(self, format: str) -> slice:
+        """Where its codes lie in those of the rows."""
+        ends, row = (self.elements.start, self.elements.stop), self.shape[1]
+        per = _codes.FORMATS[format].words.per_word
+        first = ends[0] - ends[0] % row % per
+        return slice(count_blocks(first, row, per), count_blocks(ends[1], row, per))
+
     def encode(self, values: torch.Tensor, format: str) -> tuple[torch.Tensor, torch.Tensor]:
         rows = torch.zeros(self.shape, dtype=torch.float32, device="cpu").view(-1)
         rows[self.elements] = values.detach().to(torch.float32)
         codes, scales = encode(rows.view(self.shape), format, self.scales)
-        return codes.view(-1)[self.elements].clone(), scales.view(-1)[self.blocks].clone()
+        codes, scales = codes.view(-1)[self._words(format)], scales.view(-1)[self.blocks]
+        return codes.clone(), scales.clone()
 
     def decode(self, codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-        rows = torch.zeros(self.shape, dtype=codes.dtype, device="cpu").view(-1)
+        format = format_of(codes)
+        shape = code_shape(format, self.shape, 1)
+        rows = torch.zeros(shape, dtype=codes.dtype, device="cpu").view(-1)
         of = torch.zeros(self.scales, dtype=torch.float32, device="cpu").view(-1)
-        rows[self.elements], of[self.blocks] = codes, scales
-        return decode(rows.view(self.shape), of.view(self.scales)).view(-1)[self.elements].clone()
+        rows[self._words(format)], of[self.blocks] = codes, scales
+        values = decode(rows.view(shape), of.view(self.scales), self.shape)
+        return values.view(-1)[self.elements].clone()
 
 
 def recoded(state: dict, wanted: Iterable[State], member: Member) -> dict:
@@ -111,7 +170,8 @@ def recoded(state: dict, wanted: Iterable[State], member: Member) -> dict:
         given, scale = state.get(name), wanted.get(name + SCALE)
         if not isinstance(given, torch.Tensor) or given.layout is not torch.strided:
             continue
-        format, begin = format_of(given), _begin(member) if one.is_full else None
+        floats = one.floats or one
+        format, begin = format_of(given), _begin(member) if floats.is_full else None
         if format is not None and state.get(name + SCALE) is None:
             raise errors.TensorError(
                 f"state '{name}' of {member.name} is of codes, without '{name}{SCALE}'",
@@ -120,18 +180,17 @@ def recoded(state: dict, wanted: Iterable[State], member: Member) -> dict:
         if format is not None and format != one.format:
             given, scales = in_memory(given), in_memory(state[name + SCALE])
             if begin is None or scale is None:
-                given = decode(given, scales)
+                given = decode(given, scales, floats.part)
             else:
-                given = RangeRows(begin, given.numel(), one.shape, scale.shape).decode(
-                    given, scales
-                )
+                rows = RangeRows(begin, math.prod(floats.part), floats.shape, scale.shape)
+                given = rows.decode(given, scales)
             changed[name] = given
-        if scale is not None and given.is_floating_point() and tuple(given.shape) == one.part:
+        if scale is not None and given.is_floating_point() and tuple(given.shape) == floats.part:
             given = in_memory(given)
             if begin is None:
                 codes = encode(given, one.format, scale.part)
             else:
-                rows = RangeRows(begin, given.numel(), one.shape, scale.shape)
+                rows = RangeRows(begin, given.numel(), floats.shape, scale.shape)
                 codes = rows.encode(given, one.format)
             changed[name], changed[scale.name] = codes
     return changed

@@ -128,6 +128,7 @@ class Stored:
             return False
         if is_scale(state.name):  # as the codes before it
             [state] = [s for s in member.gets.states if s.name + SCALE == state.name]
+        state = state.floats or state
         size = member.own.numel() if state.is_full else math.prod(state.part)
         return size > SMALL
 

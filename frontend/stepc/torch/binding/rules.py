@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 
 from ... import errors
-from ..._describe import BLOCK, Query, Tensor, is_scale
+from ..._codes import FORMATS
+from ..._describe import BLOCK, SCALE, Query, Tensor, is_scale
 from ..._mesh import Layout
 from ...interface import Interface, Options, describe_option, describe_options
 from ..tensors import dlpack as _tensors
@@ -183,12 +184,35 @@ def can_be_codes(interface: Interface, dropped: Collection[str]) -> list[str]:
 class WholeState(NamedTuple):
     """A state of a whole tensor: its shape, and which dim of the parameter each of its
     dims is, None for one that the definition has not from the parameter; ``per``: of how many
-    elements along the last one is, more than one of scales; ``format``: of codes theirs."""
+    elements along the last one is, more than one of scales, and of codes of which an element has
+    several; ``format``: of codes theirs; ``floats``: what these stand for, where that has another
+    shape."""
 
     shape: tuple[int, ...]
     of_param: tuple[int | None, ...]
     per: int = 1
     format: str = ""
+    floats: WholeState | None = None
+
+    def coded(self, format: str, scale: WholeState) -> WholeState:
+        """Of floats the codes, in the format; ``scale``: their scales."""
+        per, before = FORMATS[format].words.per_word, len(scale.shape) - 1
+        if per == 1:
+            return self._replace(format=format)
+        shape, of_param = code_shape(format, self.shape, before), scale.of_param
+        return WholeState(shape, of_param, per, format, self)
+
+    def of(self, state) -> WholeState:
+        """The whole that a tensor is one of, or a part: floats may stand for codes."""
+        is_of = self.floats is not None and isinstance(state, torch.Tensor)
+        return self.floats if is_of and state.is_floating_point() else self
+
+    def each(self, made_of: Callable[[WholeState], WholeState]) -> WholeState:
+        """What is made of it, with what is made of its floats."""
+        made = made_of(self)
+        if self.floats is None:
+            return made
+        return made._replace(floats=made_of(self.floats))
 
     def has_dims_of(self, param: torch.Tensor) -> bool:
         """Whether it has all dims of the parameter and no others."""
@@ -216,8 +240,8 @@ class Slot(NamedTuple):
         return found
 
     def cuts_blocks(self, indices: Indices, shape: Sequence[int]) -> bool:
-        """Of scales: whether a part with these indices of a parameter of the shape has parts of
-        blocks; rows of several dims are not cut at all."""
+        """Of codes and scales: whether a part with these indices of a parameter of the shape has
+        parts of blocks; rows of several dims are not cut at all."""
         if self.whole.per == 1:
             return False
         row = len(self.whole.shape) - 1
@@ -227,9 +251,7 @@ class Slot(NamedTuple):
         if row != len(shape) - 1 or not isinstance(indices[row], range):
             return True
         own = indices[row]
-        return own.start % self.whole.per != 0 or (
-            own.stop != shape[row] and own.stop % self.whole.per != 0
-        )
+        return own.start % BLOCK != 0 or (own.stop != shape[row] and own.stop % BLOCK != 0)
 
 
 def whole_states(found: Tensor, dropped: dict[str, int]) -> dict[str, WholeState]:
@@ -237,14 +259,18 @@ def whole_states(found: Tensor, dropped: dict[str, int]) -> dict[str, WholeState
 
     ``dropped``: the kept dim of a state, by its name, that the user does not see.
     """
-    states = {}
+    states, scales = {}, {state.name: state for state in found.states if is_scale(state.name)}
     for state in found.states:
-        shape, of_param = state.shape, state.of_param
+        floats = state.floats or state
+        shape, of_param = floats.shape, floats.of_param
         if (at := dropped.get(state.name)) is not None:
             at += len(shape)
             shape, of_param = (own[:at] + own[at + 1 :] for own in (shape, of_param))
         per = BLOCK if is_scale(state.name) else 1
-        states[state.name] = WholeState(shape, of_param, per, state.format)
+        own = WholeState(shape, of_param, per)
+        if state.format:
+            own = own.coded(state.format, scales[state.name + SCALE])
+        states[state.name] = own
     return states
 
 

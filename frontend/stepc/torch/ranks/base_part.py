@@ -41,6 +41,9 @@ class Seen:
 
     def as_own(self, state: WholeState, shape: Shape) -> WholeState:
         """One of them."""
+        return state.each(lambda own: self._as_own(own, shape))
+
+    def _as_own(self, state: WholeState, shape: Shape) -> WholeState:
         if self.is_full(state):
             return state._replace(shape=shape, of_param=tuple(range(len(shape))))
         dims = tuple(None if of is None else self.view.own_dim(of) for of in state.of_param)
@@ -148,7 +151,7 @@ class Part:
             return state
         shape = tuple(self.local.shape) if self.is_sharded else self.whole_shape
         found = self.seen.states_of(self.seen_here).get(name)
-        if found is None or not self.seen.is_full(found):
+        if found is None or not self.seen.is_full(found := found.of(state)):
             return state
         before, after = order(shape, found.shape)
         return state.reshape(after) if tuple(state.shape) == before else state

@@ -62,9 +62,14 @@ class BlocksOf:
         leading = seen[:-2]
         made = {}
         for name, own in self._states_of(seen[-2:]).items():
-            dims = (None if of is None else of + len(leading) for of in own.of_param)
-            made[name] = own._replace(
-                shape=(*leading, *own.shape), of_param=(*range(len(leading)), *dims)
+            made[name] = own.each(
+                lambda one: one._replace(
+                    shape=(*leading, *one.shape),
+                    of_param=(
+                        *range(len(leading)),
+                        *(None if of is None else of + len(leading) for of in one.of_param),
+                    ),
+                )
             )
         return made
 
@@ -221,7 +226,7 @@ def _recoded(items: dict, wholes: dict[str, WholeState], words: str) -> dict:
             )
         # Rows are those of a matrix, however short.
         codes, of = encode(value.reshape(rows, -1), wholes[name].format, (rows, scales[-1]))
-        made[name], made[name + SCALE] = codes.view(value.shape), of.view(scales)
+        made[name], made[name + SCALE] = codes.view(wholes[name].shape), of.view(scales)
     return made
 
 

@@ -143,10 +143,11 @@ class DTensorPart(Part):
             return found
         # Blocks are cut as the parameter is: between rows.
         dims = self.param.dim()
-        return {
-            name: own if own.is_full(dims) else own._replace(of_param=(0, *own.of_param[1:]))
-            for name, own in found.items()
-        }
+
+        def cut(own: WholeState) -> WholeState:
+            return own if own.is_full(dims) else own._replace(of_param=(0, *own.of_param[1:]))
+
+        return {name: own.each(cut) for name, own in found.items()}
 
     def _indices(self, dim: int) -> torch.Tensor:
         """Those of the whole that it has of a dim."""
@@ -262,6 +263,7 @@ class DTensorPart(Part):
             return state
         from torch.distributed.tensor import DTensor
 
+        whole = whole.of(state)
         same = whole.shape == tuple(self.param.shape)
         return DTensor.from_local(
             state,
@@ -278,6 +280,7 @@ class DTensorPart(Part):
         whole = self.whole.get(name)
         if whole is None or not isinstance(state, torch.Tensor) or isinstance(state, StoredState):
             return state
+        whole = whole.of(state)
         if not is_dtensor(state):
             from torch.distributed.tensor import distribute_tensor
 

@@ -422,6 +422,7 @@ class PlainPart(Part):
         whole = self.whole.get(name)
         if whole is None or not isinstance(state, torch.Tensor):
             return state
+        whole = whole.of(state)
         own = state_sizes(whole, self.param.shape)
         if tuple(state.shape) != whole.shape or tuple(state.shape) == own:
             return state
@@ -436,7 +437,7 @@ class PlainPart(Part):
             guess = self.states_of(tuple(self.param.shape)).get(name)
             return unresolved(state, guess, self.place)
         whole = self.whole.get(name)
-        return state if whole is None else box_part(state, whole, self.first, self.place)
+        return state if whole is None else box_part(state, whole.of(state), self.first, self.place)
 
     def full(self, name: str, state, mesh):
         """The whole state: all ranks of the mesh together."""

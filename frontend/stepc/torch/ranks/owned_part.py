@@ -9,7 +9,7 @@ import math
 import torch
 
 from ... import errors
-from ..._describe import SCALE
+from ..._describe import BLOCK, SCALE
 from ..._mesh import Layout
 from ..binding.codes import encode, format_of
 from ..binding.rules import Indices, Slot
@@ -204,9 +204,9 @@ class OwnedPart:
             if name == "step" and isinstance(value, torch.Tensor):
                 made[name] = value.clone()
             elif isinstance(value, torch.Tensor):
-                shape = tuple(value.shape) if whole is None else whole.shape
+                shape = tuple(value.shape) if whole is None else whole.of(value).shape
                 if whole is not None and self.seen is not None:
-                    shape = self.seen.states_of(self.layout.shape)[name].shape
+                    shape = self.seen.states_of(self.layout.shape)[name].of(value).shape
                 made[name] = torch.zeros(shape, dtype=value.dtype, device="cpu")
         return made
 
@@ -218,8 +218,8 @@ class OwnedPart:
         for slot in slots:
             if any(slot.cuts_blocks(at, self.shape) for at in self.at):
                 raise ObstacleError(
-                    f"{self.name} is cut inside of blocks of {slot.whole.per} elements along its "
-                    f"rows, of which '{slot.name}' has one for each; ranks have to have whole "
+                    f"{self.name} is cut inside of blocks of {BLOCK} elements along its rows, of "
+                    f"which '{slot.name.removesuffix(SCALE)}{SCALE}' has one for each; ranks have to have whole "
                     "blocks, or the state has to stay float32 (state_dtype)",
                     False,
                 )

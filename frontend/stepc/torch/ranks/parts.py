@@ -259,11 +259,12 @@ def _with_codes(states_of: StatesOf, kept: Kept, dtype: torch.dtype, label: str)
         names = [name for name in found if name + SCALE in found]
         coded = kept.coded(dtype, names, label)
         plain = {name + SCALE for name in set(names).difference(coded)}
-        return {
-            name: own._replace(format=coded.get(name, ""))
-            for name, own in found.items()
-            if name not in plain
-        }
+        made = {}
+        for name, own in found.items():
+            floats = (own.floats or own)._replace(format="")
+            is_coded = name in coded
+            made[name] = floats.coded(coded[name], found[name + SCALE]) if is_coded else floats
+        return {name: own for name, own in made.items() if name not in plain}
 
     return states
 

@@ -7,18 +7,20 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections import OrderedDict, defaultdict
+from functools import partial
 from itertools import chain
 
 import torch
 
 from ..._describe import is_scale
+from ..binding.groups import rules_of
 from ..binding.precision import SEED
 from ..binding.preparation import known_states
 from ..binding.rules import can_be_codes
 from ..ranks.parts import is_distributed
 from ..tensors.callers import level_of_caller
 from ..tensors.members import label_of
-from ..tensors.patterns import with_views
+from ..tensors.patterns import KEY, with_views
 from ..tensors.stored import StoredState, copied, in_memory
 from .codes_of_others import in_floats
 from .modes import outside
@@ -177,7 +179,7 @@ class Saving:
             if key in params and isinstance(value, dict):
                 param = params[key]
                 if id(param) in codes:
-                    value = decoded(value, codes[id(param)])
+                    value = decoded(value, codes[id(param)], partial(self._shapes_of, param))
                 value = {
                     name: adopted(param, name, self._as_tensor(name, item), *how)
                     for name, item in value.items()
@@ -200,6 +202,16 @@ class Saving:
             for number, group in enumerate(self.param_groups)
             for place, param in enumerate(group["params"])
         }
+
+    def _shapes_of(self, param: torch.Tensor) -> dict[str, tuple[int, ...]]:
+        """Of the whole states beside a parameter; nothing of one that has a view."""
+        group = next(
+            n for n, g in enumerate(self.param_groups) if any(p is param for p in g["params"])
+        )
+        if self.param_groups[group].get(KEY) is not None:
+            return {}
+        found = rules_of(self).find(group, tuple(param.shape)).states
+        return {state.name: (state.floats or state).shape for state in found}
 
     def _unknown_states(self, saved: dict) -> frozenset:
         """Names that no rule of the definition has, said in a warning: a step would refuse

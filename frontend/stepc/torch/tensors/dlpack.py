@@ -24,6 +24,7 @@ DTYPE = {
     "i16": torch.int16,
     "u8": torch.uint8,
     "i8": torch.int8,
+    "i32": torch.int32,
     **{name: dtype for dtype, name in STORAGE.items()},
 }
 

@@ -83,8 +83,9 @@ class OwnedShare(SharedPart):
             return None
         if is_dtensor(state):  # as a constructor makes them
             state = self.inner.hide(name, state)
-        if tuple(state.shape) != self.whole[name].shape:
-            raise self._misshapen(name, state, self.whole[name].shape)
+        whole = self.whole[name].of(state)
+        if tuple(state.shape) != whole.shape:
+            raise self._misshapen(name, state, whole.shape)
         return state
 
     def is_bare(self, name: str, state: torch.Tensor) -> bool:
@@ -96,6 +97,6 @@ class OwnedShare(SharedPart):
             return state
         if not self.owns:
             return None
-        shape = self.whole[name].shape
+        shape = self.whole[name].of(state).shape
         box = (tuple(0 for _ in shape), shape)
         return StatePart.of(state, shape, self.place, (box,))

@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 
 from .... import errors
-from ...._describe import count_blocks, is_scale
+from ...._describe import count_blocks
 from ...._mesh import Layout
 from ...binding.rules import WholeState
 from ...tensors.dlpack import set_grad
@@ -131,20 +131,20 @@ class ZeroPart(Part):
         whole = self.whole.get(name)
         if whole is None or self.by_rows:
             return False
-        return is_scale(name) or whole.has_dims_of(self.inner.param)
+        return whole.per > 1 or whole.has_dims_of(self.inner.param)
 
-    def range_of(self, name: str, begin: int, end: int) -> tuple[int, int]:
+    def range_of(self, name: str, begin: int, end: int, state=None) -> tuple[int, int]:
         """Of elements [begin, end) of the parameter, which begin and end where blocks do, those of
-        a state that is cut."""
-        if not is_scale(name):
+        a state that is cut, or of what is given for it."""
+        whole = self.whole[name].of(state)
+        if whole.per == 1:
             return begin, end
-        before = len(self.whole[name].shape) - 1
-        row = math.prod(self.inner.local.shape[before:])
-        return count_blocks(begin, row), count_blocks(end, row)
+        row = math.prod(self.inner.local.shape[len(whole.shape) - 1 :])
+        return count_blocks(begin, row, whole.per), count_blocks(end, row, whole.per)
 
-    def _own_shape(self, name: str) -> tuple[int, ...]:
+    def _own_shape(self, name: str, state=None) -> tuple[int, ...]:
         """Of this rank's part of a state that is cut."""
-        begin, end = self.range_of(name, self.begin, self.end)
+        begin, end = self.range_of(name, self.begin, self.end, state)
         return (end - begin,)
 
     def _first(self) -> tuple[int, ...] | None:
@@ -167,14 +167,16 @@ class ZeroPart(Part):
             return state
         if is_dtensor(state):  # as a constructor makes them
             state = self.inner.hide(name, state)
+        whole = whole.of(state)
         if self.by_rows:
             return self._hide_rows(name, whole, state)
-        if not self.is_cut(name) or state.shape == self._own_shape(name):
+        own = self._own_shape(name, state) if self.is_cut(name) else None
+        if own is None or state.shape == own:
             return state
         if tuple(state.shape) == whole.shape:
-            begin, end = self.range_of(name, self.begin, self.end)
+            begin, end = self.range_of(name, self.begin, self.end, state)
             return state.reshape(-1)[begin:end].clone()
-        raise self._misshapen(name, state, self._own_shape(name))
+        raise self._misshapen(name, state, own)
 
     def _hide_rows(self, name: str, whole: WholeState, state: torch.Tensor) -> torch.Tensor:
         own = state_sizes(whole, self.own.shape)
@@ -191,13 +193,13 @@ class ZeroPart(Part):
     def _misshapen(self, name: str, state: torch.Tensor, own: tuple) -> errors.TensorError:
         return errors.TensorError(
             f"state '{name}' of {self.name} has shape {tuple(state.shape)}, expected "
-            f"{self.whole[name].shape}, or {own} for this rank's part",
+            f"{self.whole[name].of(state).shape}, or {own} for this rank's part",
             "STEPC_SHAPE_MISMATCH",
         )
 
     def is_bare(self, name: str, state: torch.Tensor) -> bool:
-        part = self.is_cut(name) and state.shape == self._own_shape(name)
-        return part and tuple(state.shape) != self.whole[name].shape
+        part = self.is_cut(name) and state.shape == self._own_shape(name, state)
+        return part and tuple(state.shape) != self.whole[name].of(state).shape
 
     def saved(self, name: str, state):
         """The state as ``state_dict`` has it: a part that knows of what it is one."""
@@ -210,11 +212,12 @@ class ZeroPart(Part):
         whole = self.whole.get(name)
         if whole is None:
             return state
+        whole = whole.of(state)
         if self.by_rows:
             return box_part(state, whole, self._first(), self.place)
-        if not self.is_cut(name) or state.shape != self._own_shape(name):
+        if not self.is_cut(name) or state.shape != self._own_shape(name, state):
             return state
-        boxes = boxes_of_range(whole.shape, *self.range_of(name, self.begin, self.end))
+        boxes = boxes_of_range(whole.shape, *self.range_of(name, self.begin, self.end, state))
         return StatePart.of(state, whole.shape, self.place, boxes)
 
     def full(self, name: str, state, mesh):
