@@ -8,6 +8,7 @@ import numpy as np
 from device_models import DeviceMemory, Memory
 from device_rules import RuleModel
 from stepc import _structures as structures
+from stepc._codes import FORMATS
 
 # Rows of whole blocks, and with short last ones; several dims in a row; what lies anywhere.
 SPECS = [
@@ -18,7 +19,6 @@ SPECS = [
     ((0, 64), 0, False),
     ((129, 33), 0, False),
 ]
-FORMATS = {"q8": 1, "f8_e4m3": 2}
 
 
 class CodedModel(RuleModel):
@@ -31,7 +31,7 @@ class CodedModel(RuleModel):
         }
         (self.num_states,) = states
         self.formats = (ctypes.c_int32 * self.num_states)(
-            *(FORMATS[formats[k % len(formats)]] for k in range(self.num_states))
+            *(FORMATS[formats[k % len(formats)]].number for k in range(self.num_states))
         )
         self.plain = plain
         super().__init__(package, memory, specs=specs, **more)
@@ -69,7 +69,7 @@ class CodedModel(RuleModel):
                 ):
                     continue
                 size = int(np.prod(out.shape[: out.ndim]))
-                kind = np.uint8 if out.dtype.bits == 8 else np.float32
+                kind = {1: np.uint8, 4: np.float32}[out.dtype.bits // 8]
                 yield self.read(out.data, np.empty(size, kind)).view(np.uint8).view(np.int8)
 
 

@@ -26,7 +26,9 @@ def lamb_alone(tmp_path_factory):
     return make_rule_package("lamb", tmp_path_factory.mktemp("lamb"), storages=F32)
 
 
-FORMATS = pytest.mark.parametrize("formats", [("q8",), ("f8_e4m3",), ("f8_e4m3", "q8")], ids=str)
+FORMATS = pytest.mark.parametrize(
+    "formats", [("q8",), ("f8_e4m3",), ("f8_e4m3", "q8"), ("q4",), ("q4", "q8")], ids=str
+)
 
 
 @FORMATS
@@ -47,9 +49,10 @@ def test_whole_rows(formats, lamb_alone, double):
     assert double.fault() == ""
 
 
-def test_initial_values_other_than_zero(double, tmp_path):
+@pytest.mark.parametrize("format", ["q8", "q4"])
+def test_initial_values_other_than_zero(format, double, tmp_path):
     package = make_rule_package("rprop", tmp_path, storages=F32)
-    models = make_both(package, double, storages=F32)
+    models = make_both(package, double, storages=F32, formats=(format,))
     assert_same_bits(models)
     for seed in range(2):
         step_both(models, seed)

@@ -53,15 +53,24 @@ def test_bfloat16(cuda, keywords):
     assert coded(pair) == CODED
 
 
-@pytest.mark.parametrize("kind", ["adamw", "lamb"])
-def test_states_of_two_formats(cuda, kind):
-    formats = {"exp_avg": "f8_e4m3", "exp_avg_sq": "q8"}
+@pytest.mark.parametrize(
+    ("kind", "formats"),
+    [
+        ("adamw", {"exp_avg": "f8_e4m3", "exp_avg_sq": "q8"}),
+        ("lamb", {"exp_avg": "f8_e4m3", "exp_avg_sq": "q4"}),
+        ("adamw", "q4"),
+    ],
+)
+def test_states_of_two_formats(cuda, kind, formats):
     pair = make_pair(cuda, kind, state_dtype=formats)
     for step in range(3):
         pair.step(step)
     pair.check()
     state = pair.optimizer.state[pair.placed[0]]
-    assert state["exp_avg"].dtype is torch.int8 and state["exp_avg_sq"].dtype is torch.uint8
+    if formats == "q4":
+        formats = dict.fromkeys(("exp_avg", "exp_avg_sq"), formats)
+    dtypes = {"q8": torch.uint8, "f8_e4m3": torch.int8, "q4": torch.int32}
+    assert all(state[name].dtype is dtypes[kept] for name, kept in formats.items())
 
 
 def test_one_of_two_states(cuda):

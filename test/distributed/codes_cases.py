@@ -69,7 +69,7 @@ def elements_that_zero_shares_out():
         _, optimizer = zeroed(adamw, values, grads, after, str(more), **more)
         same_full(optimizer, plain, alone, str(more))
     saved = optimizer.full_state_dict()
-    floats = floats_of(saved)
+    floats = floats_of(saved, values)
     now = {n: p.detach().clone() for n, p in plain}
     last, again, later = stepped(adamw, values, [*grads, grads[0]])
     for state in (saved, floats):

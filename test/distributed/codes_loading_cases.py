@@ -121,7 +121,7 @@ def a_checkpoint_of_either_kind_loads():
     params, optimizer, values, grads = compare("fsdp2", line(), adamw)
     saved = optimizer.full_state_dict()
     now = {n: whole(p).detach().clone() for n, p in params}
-    floats = floats_of(saved)
+    floats = floats_of(saved, values)
     plain, alone, after = stepped(adamw, values, [*grads, grads[0]])
     for state in (saved, floats):
         for way, mesh in (("hsdp", grid(("replicate", "shard"))), ("fsdp2", line())):
@@ -196,9 +196,9 @@ def floats_where_zero_had_codes():
     for number, (_, param) in enumerate(plain):
         own = optimizer.state_dict()["state"][number]
         if "exp_avg.scale" in own:
-            part = st.decode_state(own["exp_avg"], own["exp_avg.scale"])
+            part = st.decode_state(own["exp_avg"], own["exp_avg.scale"], param.shape)
             state = alone.state[param]
-            of = st.decode_state(state["exp_avg"], state["exp_avg.scale"]).view(-1)
+            of = st.decode_state(state["exp_avg"], state["exp_avg.scale"], param.shape).view(-1)
             assert torch.equal(part.plain(), of[_range(own["exp_avg"])])
 
 

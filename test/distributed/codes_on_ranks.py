@@ -62,13 +62,14 @@ def stepped(make, values, grads):
     return params, optimizer, after
 
 
-def floats_of(saved):
-    """A checkpoint of float32 of one with codes."""
+def floats_of(saved, values):
+    """A checkpoint of float32 of one with codes, of states of the parameters' shapes."""
     made = {"param_groups": saved["param_groups"], "state": {}}
     for number, own in saved["state"].items():
         of = made["state"][number] = dict(own)
         for key in [key for key in own if f"{key}.scale" in own]:
-            of[key] = st.decode_state(of[key], of.pop(f"{key}.scale"))
+            shape = [*values.values()][number].shape
+            of[key] = st.decode_state(of[key], of.pop(f"{key}.scale"), shape)
     return made
 
 
@@ -81,7 +82,7 @@ def same_states(params, optimizer, plain, alone, what):
         for key, state in own.items():
             assert isinstance(state, DTensor) == (key != "step"), f"{what}, {name}, {key}"
             same_bits(full[number][key], theirs[key], f"{what}, {key} of {name}")
-            found += theirs[key].dtype in (torch.uint8, torch.int8)
+            found += theirs[key].dtype in (torch.uint8, torch.int8, torch.int32)
     return found
 
 

@@ -14,6 +14,7 @@ import stepc.torch as st
 import torch
 import torch.distributed.checkpoint as dcp
 from common import bits_equal, clone_params, train
+from stepc import errors
 from stepc.torch import checkpoint as ck
 from stepc.torch.checkpoint import archives
 from stepc.torch.checkpoint.loading import _halves, joined_halves
@@ -221,7 +222,7 @@ def test_states_of_bitsandbytes(tmp_path, bits, name, ours):
             assert torch.equal(optimizer.state[param][key], value)
 
 
-@pytest.mark.parametrize("kind", ["q8", "f8_e4m3"])
+@pytest.mark.parametrize("kind", ["q8", "f8_e4m3", "q4"])
 def test_codes_are_floats_between_and_codes_again(tmp_path, kind):
     source = trained(shapes=BOX, state_dtype=kind)
     torch.save(source[1].full_state_dict(), tmp_path / "codes.pt")
@@ -233,6 +234,21 @@ def test_codes_are_floats_between_and_codes_again(tmp_path, kind):
     ck.write(found, tmp_path / "floats.safetensors", "safetensors")
     for path in ("codes.pt", "floats.safetensors"):
         goes_on(source, tmp_path / path, state_dtype=kind)
+
+
+def test_codes_that_do_not_say_their_shape(tmp_path):
+    """Of 4 bits: it is that of who loads them."""
+    shapes = {"rows": (64, 101), "conv": (40, 8, 3, 5), "wide": (64, 80)}
+    source = trained(shapes=shapes, state_dtype="q4")
+    torch.save(source[1].full_state_dict(), tmp_path / "codes.pt")
+    found = ck.read(tmp_path / "codes.pt")
+    assert {n: own["exp_avg"].shape for n, own in found.states.items()} == {
+        "rows": (64, 104), "conv": (40, 120), "wide": (64, 80)}  # fmt: skip
+    for kept in ("q4", None):
+        goes_on(source, tmp_path / "codes.pt", state_dtype=kept)
+    other = trained(shapes={**shapes, "rows": (64, 110)})
+    with pytest.raises(errors.CheckpointError, match=r"'rows' with shape \(64, 104\), here it is"):
+        ck.load(other[1], tmp_path / "codes.pt")
 
 
 # --- What is written -----------------------------------------------------------

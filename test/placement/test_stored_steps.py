@@ -43,10 +43,11 @@ def test_every_class(name, place):
     assert compare(EVERY[name], place, shapes) >= (3 if name in OF_MATRICES else 4)
 
 
+@pytest.mark.parametrize("kind", ["q8", "q4"])
 @pytest.mark.parametrize("name", sample(["AdamW", "Adafactor", "SOAP"], "codes in files", 2))
-def test_codes(name, place):
+def test_codes(name, kind, place):
     def make(params, **more):
-        return EVERY[name](params, state_dtype="q8", **more)
+        return EVERY[name](params, state_dtype=kind, **more)
 
     shapes = TWO_DIMS if name == "SOAP" else SHAPES
     assert compare(make, place, shapes) >= 6
@@ -87,7 +88,7 @@ def test_any_number_of_threads(threads, place):
         compare(CLASSES["AdamW"], place, shapes, steps=2)
         compare(CLASSES["FusedLAMB"], place, shapes, steps=2)  # large: all threads
         compare(CLASSES["FusedLAMB"], place, shapes[2:], steps=2)  # batches do not fit a window
-        for kind in ("q8", "f8_e4m3"):
+        for kind in ("q8", "f8_e4m3", "q4"):
             make = lambda ps, kind=kind, **more: st.AdamW(ps, state_dtype=kind, **more)  # noqa: E731
             compare(make, place, shapes, steps=2)
     finally:

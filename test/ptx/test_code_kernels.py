@@ -15,10 +15,11 @@ from test_transfers import place
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "codes"))
 import float8
+import four_bits
 import root4
 
 BLOCK, TILE = 64, 64  # elements of a block, blocks of a tile
-FORMATS = {"q8": root4, "f8_e4m3": float8}
+FORMATS = {"q8": root4, "f8_e4m3": float8, "q4": four_bits}
 
 
 @pytest.fixture(params=FORMATS)
@@ -55,16 +56,19 @@ class Part:
     def __init__(self, format, values, begin=0, end=None, offset=0):
         self.columns = values.shape[-1]
         codes, scales = FORMATS[format].encode(values)
-        per_row = -(-self.columns // BLOCK)
-        blocks = [
-            index // self.columns * per_row + -(-(index % self.columns) // BLOCK)
-            for index in (begin, values.size if end is None else end)
-        ]
+        words, blocks = (
+            [
+                index // self.columns * -(-self.columns // size)
+                + -(-(index % self.columns) // size)
+                for index in (begin, values.size if end is None else end)
+            ]
+            for size in (1 if codes.shape == values.shape else four_bits.EACH, BLOCK)
+        )
         self.first = begin % self.columns
         self.given = place(values.reshape(-1)[begin:end].copy(), offset)
-        self.codes = place(codes.reshape(-1)[begin:end].copy(), offset)
+        self.codes = place(codes.reshape(-1)[slice(*words)].copy(), offset)
         self.scales = place(scales[slice(*blocks)].copy(), offset)
-        self.decoded = FORMATS[format].decode(codes, scales).reshape(-1)[begin:end]
+        self.decoded = FORMATS[format].decode(codes, scales, values.shape).reshape(-1)[begin:end]
         self.made = [place(np.full_like(array, 7), offset) for array in
                      (self.given, self.codes, self.scales)]  # fmt: skip
 
@@ -132,16 +136,23 @@ def test_every_code(ptx, format):
     part = Part(format, np.stack([*rows, *signed]))
     launch(ptx, f"encode_{format}", [part])
     np.testing.assert_array_equal(part.made[1], part.codes)
-    assert len(set(part.codes.reshape(-1).tolist())) > (240 if format == "q8" else 120)
-    codes = np.arange(256, dtype=np.uint8).view(part.codes.dtype).reshape(4, 64)
+    codes = np.arange(256, dtype=np.uint8).view(part.codes.dtype if format != "q4" else np.int8)
+    codes = codes.reshape(4, 64)
+    if format == "q4":
+        found = four_bits.unpack(part.codes.reshape(6, -1), (6, 512))
+        assert len(set(found[:3].flat)) == len(set(found[3:].flat)) == 15
+        codes = four_bits.pack(codes)
+    else:
+        found = set(part.codes.reshape(-1).tolist())
+        assert len(found) > (240 if format == "q8" else 120)
     part.codes, part.scales = map(place, (codes.reshape(-1), np.float32([1, 3e38, 1e-38, 2])))
-    if format == "q8":
+    if format != "f8_e4m3":
         part.scales[:2] *= -1
     part.made[0] = place(np.zeros(256, np.float32))
     part.columns = 64
     launch(ptx, f"decode_{format}", [part])
     with np.errstate(over="ignore"):
-        expected = FORMATS[format].decode(codes, part.scales).reshape(-1)
+        expected = FORMATS[format].decode(codes, part.scales, (4, 64)).reshape(-1)
     np.testing.assert_array_equal(bits(part.made[0]), bits(expected))
 
 

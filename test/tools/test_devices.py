@@ -62,7 +62,7 @@ OWN = (
     "compare", "forget",
 )  # fmt: skip
 # What decodes and encodes states.
-OF_CODES = ("decode_q8", "encode_q8", "decode_f8_e4m3", "encode_f8_e4m3")
+OF_CODES = tuple(f"{way}_{f}" for f in ("q8", "f8_e4m3", "q4") for way in ("decode", "encode"))
 
 
 @pytest.mark.parametrize("name", MORE)

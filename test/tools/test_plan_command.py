@@ -117,6 +117,8 @@ def test_codes_and_masters(tmp_path):
     assert of_all == {"exp_avg": codes + floats, "exp_avg_sq": codes + floats,
                       "remainder": 2 * elements}  # fmt: skip
     assert memory("--state", "f8_e4m3", "--master", "remainder")["states"] == of_all
+    four_bits = memory("--state", "exp_avg:q4", "--master", "remainder")["states"]
+    assert four_bits["exp_avg"] == 70 * (13 * 4 + 2 * 4) + floats  # eight codes in four bytes
     of_one = memory("--state", "exp_avg:q8,exp_avg_sq:bf16", "--master", "f32")["states"]
     assert of_one == {"exp_avg": codes + floats, "exp_avg_sq": 2 * elements, "master": 4 * elements}
     assert "master" not in memory("--dtype", "f32", "--master", "f32")["states"]

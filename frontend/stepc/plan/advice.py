@@ -210,6 +210,7 @@ _DTYPES = {
     "f16": "torch.float16",
     "q8": '"q8"',
     "f8_e4m3": '"f8_e4m3"',
+    "q4": '"q4"',
 }
 _PARAMETERS = {"moonlight_muon": "muon_params=model.parameters()"}  # in its class
 _ZERO = {1: 'zero=stepc.torch.Zero(1, gradients="{}")', 2: "zero=stepc.torch.Zero(2)"}

@@ -48,7 +48,10 @@ def of_parts(package: Package, parts: Counter[Part]) -> OnDisk:
         if described.elements <= SMALL:
             continue
         kernels, coded = widths(variant), coded_bytes(described)
-        own = [s for s in described.states if s.is_full and s.bytes and s.name not in AVERAGES]
+        own = [
+            s for s in described.states
+            if (s.floats or s).is_full and s.bytes and s.name not in AVERAGES
+        ]  # fmt: skip
         held, floats = held_over_rounds(kernels).intersection(coded), 4 * described.elements
         for state in own:
             name = state.name.removesuffix(SCALE)

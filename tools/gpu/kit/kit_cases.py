@@ -96,6 +96,7 @@ CASES = {
     # States as codes of 8 bits: by elements, and whole tensors.
     "AdamW, q8": _coded(st.AdamW, 2, "q8", lr=1e-3, weight_decay=0.1),
     "AdamW, f8_e4m3": _coded(st.AdamW, 2, "f8_e4m3", lr=1e-3, weight_decay=0.1),
+    "AdamW, q4": _coded(st.AdamW, 2, "q4", lr=1e-3, weight_decay=0.1),
     "LAMB, q8": _coded(st.deepspeed.FusedLamb, 2, "q8", lr=1e-3),
     "AdamW, norm clipped": Case(
         lambda params, **keywords: st.AdamW(

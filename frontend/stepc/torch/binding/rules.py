@@ -18,6 +18,7 @@ from ...interface import Interface, Options, describe_option, describe_options
 from ..tensors import dlpack as _tensors
 from ..tensors.members import Member
 from . import features as _features
+from .codes import code_shape
 from .precision import Kept
 
 Indices = list[Sequence[int]]  # of each dim, those that a part has

@@ -25,13 +25,21 @@ _LARGE = 2**17  # bytes from which on memory is taken from the system
 class Stored:
     """A tensor that is read when asked for. ``elements(begin, end)``: those of a range, in
     row-major order, as a tensor of one dim; a new one, unless it is ``of_others``. ``chunks``:
-    offsets and sizes of ranks' parts, where it was saved as such."""
+    offsets and sizes of ranks' parts, where it was saved as such. ``in_shape``: of codes that do
+    not say what shape their floats have, these in one that they can have, or None; ``shape`` is
+    then that of rows which fill their elements."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
     elements: Callable[[int, int], torch.Tensor]
     of_others: bool = False
     chunks: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
+    in_shape: Callable[[tuple[int, ...]], Stored | None] | None = None
+
+    def shaped(self, shape: Sequence[int]) -> Stored:
+        """In this shape, where nobody else says it and it can be."""
+        made = None if self.in_shape is None else self.in_shape(tuple(shape))
+        return self if made is None else made
 
     @property
     def numel(self) -> int:

@@ -156,6 +156,7 @@ def _planned(optimizer, found: Checkpoint, model, parameters: bool, strict: bool
             given = _renamed(found.states.get(name, {}), expected[number])
             if not isinstance(optimizer, PercentileClipping):  # others have no norms
                 given = {key: own for key, own in given.items() if key not in (VECTOR, COUNT)}
+            given = _shaped(given, expected[number], param)
             master = found.parameters.get(name)
             _check(found, optimizer, param, label, given, master, expected[number], parameters)
             pairs[number] = param, given, master
@@ -204,6 +205,14 @@ def _renamed(states: dict[str, Stored], expected) -> dict[str, Stored]:
     return {
         own[0] if name in _NOT_OF_THEM and len(own) == 1 else name: stored
         for name, stored in states.items()
+    }
+
+
+def _shaped(given: dict[str, Stored], expected, param: torch.Tensor) -> dict[str, Stored]:
+    """States of codes that do not say their floats' shape, in that which they are to have."""
+    wanted = {name: own.shape for name, own in (expected or {}).items()}
+    return {
+        name: stored.shaped(wanted.get(name, tuple(param.shape))) for name, stored in given.items()
     }
 
 

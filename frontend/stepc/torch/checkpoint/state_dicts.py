@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import count
 
 import torch
 
 from ..._describe import SCALE
 from ...errors import CheckpointError
+from ..binding.codes import code_shape, format_of, per_word, value_shape
 from ..bitsandbytes.saved import CODED, WRAPPED, decoded_codes
 from ..step.codes_of_others import (
     CODES,
@@ -204,12 +206,22 @@ def _of_flashoptim(found: dict[str, Stored], key: str, name: str, path: str) -> 
     return Stored.made(codes.shape, torch.float32, decode)
 
 
-def _decoded(codes: Stored, scales: Stored, path: str) -> Stored:
+def _decoded(codes: Stored, scales: Stored, path: str, shape=None) -> Stored:
+    """``shape``: of the floats, where it is known and the codes do not have it."""
+    format = format_of(codes)
+
     def decode():
         with reading(path):
-            return decode_state(codes.read(), scales.read())
+            return decode_state(codes.read(), scales.read(), shape)
 
-    return Stored.made(codes.shape, torch.float32, decode)
+    def in_shape(shape: tuple[int, ...]) -> Stored | None:
+        fits = code_shape(format, shape, len(scales.shape) - 1) == codes.shape
+        return _decoded(codes, scales, path, shape) if fits else None
+
+    if format is None or per_word(codes) == 1:
+        return Stored.made(codes.shape, torch.float32, decode)
+    made = Stored.made(shape or value_shape(codes, scales), torch.float32, decode)
+    return dataclasses.replace(made, in_shape=in_shape)
 
 
 def _of_bitsandbytes(found: dict[str, Stored], name: str, path: str) -> dict[str, Stored]:

@@ -219,7 +219,8 @@ class OwnedPart:
             if any(slot.cuts_blocks(at, self.shape) for at in self.at):
                 raise ObstacleError(
                     f"{self.name} is cut inside of blocks of {BLOCK} elements along its rows, of "
-                    f"which '{slot.name.removesuffix(SCALE)}{SCALE}' has one for each; ranks have to have whole "
+                    f"which '{slot.name.removesuffix(SCALE)}{SCALE}' has one for each; ranks have "
+                    "to have whole "
                     "blocks, or the state has to stay float32 (state_dtype)",
                     False,
                 )
