@@ -7,7 +7,7 @@
 
 #include "numerics/Root4.h"
 
-#include "numerics/CodeBlocks.h"
+#include "numerics/FourthRoot.h"
 
 using namespace stepc;
 using namespace stepc::codes;
@@ -61,27 +61,12 @@ STEPC_INLINE int32_t findTop(const float *values, bool &isSigned) {
 /// Codes of numbers whose level is `rate` times their fourth root.
 template <bool Signed>
 STEPC_INLINE void encodeAs(const float *values, float rate, uint8_t *codes) {
-  // The fourth root is x g^3 t^(-3/4), where t is x g^4: `guess` is so near
-  // x^(-1/4) that t is from 0.76 to 0.962, where a polynomial of degree 2 is
-  // off by 3.5e-4 of the power.
-  constexpr int32_t kGuess = 0x4f50a3d7;
-  const float second = 0x1.ffe084p-1F * rate, first = -0x1.5a624ap+1F * rate,
-              zeroth = 0x1.5a93a4p+1F * rate;
-  // Numbers near it have units of 1, and 0 in their lowest byte.
-  constexpr float kRounder = 0x1.8p+23F;
-  constexpr uint32_t kHalf = 0x3f000000, kOne = 0x3f800000;
+  const FourthRoot root(rate);
   for (int64_t i = 0; i < kCodeBlock; ++i) {
-    int32_t bits = getBits(values[i]) & kMagnitude;
-    float x = getFloat(bits);
-    float guess = getFloat(kGuess - (bits >> 2));
-    float root = guess * guess * (x * guess);
-    float t = root * guess;
-    int32_t level = getBits(root * ((second * t + first) * t + zeroth));
-    // Of what is not 0 more than a half, which is rounded to 1.
-    level = std::max(level, int32_t(std::min(uint32_t(bits) + kHalf, kOne)));
+    int32_t level = root.getLevel(getBits(values[i]) & kMagnitude);
     if (Signed)
       level |= getBits(values[i]) & kMinusZero;
-    codes[i] = uint8_t(getBits(getFloat(level) + kRounder));
+    codes[i] = uint8_t(roundLevel(level));
   }
 }
 

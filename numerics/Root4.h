@@ -12,8 +12,8 @@
 //   c = 255 (|x| / A)^(1/4), rounded, at least 1 where x is not 0
 //   x = (c / 255)^4 A
 //
-// The root is that of Root4.cpp, without a square root for each x: it is off by
-// 3.5e-4 at most, less than a tenth of a step.
+// The root is that of FourthRoot.h, without a square root for each x: it is off
+// by 3.5e-4 at most, less than a tenth of a step.
 //
 // A block with a number below 0 has steps of 1/127 and the sign in the code, in
 // two's complement; the sign bit of its scale is set. With an infinity or a NaN

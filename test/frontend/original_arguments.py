@@ -140,7 +140,7 @@ SAID = [
         ("bitsandbytes", "AdEMAMix* PagedAdEMAMix*", "*", f"none: {_OWN}"),
         ("torchao", "Adam*", "block_size",
          '`state_dtype="q8"`, and `"f8_e4m3"` of `AdamFp8`, have blocks of 64 of a row of the '
-         "whole parameter; 4 bits are not here"),
+         'whole parameter; 4 bits are `"q4"`'),
         ("torchao", "Adam*", "bf16_stochastic_round", '`rounding="stochastic"`'),
         ("torchao", "CPUOffloadOptimizer", "*",
          '`place=stepc.torch.Place("host")`: the device steps states in the host\'s memory'),

@@ -93,8 +93,8 @@ class CompiledStep(
         ``master``, "remainder" as the 16 bits that the parameter lacks. Both leave the
         same bits in all steps.
     state_dtype: of states beside parameters that are not float64: torch.bfloat16, torch.float16,
-        torch.float32 (default), "q8" or "f8_e4m3", codes of 8 bits (docs/states.md), for all, or a
-        dict by name; with codes also by patterns of parameters' names.
+        torch.float32 (default), "q8", "f8_e4m3" or "q4", codes of 8 and 4 bits (docs/states.md),
+        for all, or a dict by name; with codes also by patterns of parameters' names.
     rounding: "stochastic" rounds what is stored as bfloat16, parameters and states, up
         as often as the value is near the upper neighbour, so that the mean is the value.
         Random bits are of ``seed`` (to 2**53), the step count of the parameter, its place
