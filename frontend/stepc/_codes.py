@@ -10,6 +10,7 @@ import functools
 import sys
 from collections.abc import Sequence
 from ctypes import byref, c_float, c_int64, c_uint8
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from . import _library
@@ -53,6 +54,46 @@ def _words(number: int) -> Words:
     own = (info.dtype.code, info.dtype.bits)
     [storage] = [name for name, kind in DATA_TYPES.items() if (kind.code, kind.bits) == own]
     return Words(storage, info.dtype.bits // 8, info.codesPerElement)
+
+
+@dataclass(frozen=True, repr=False)
+class Codes:
+    """States that are kept as codes, for ``state_dtype``.
+
+    Args:
+        format: "q8", "q4" or "f8_e4m3".
+        min_size: elements that a state has at least to be codes, of the whole tensor, whatever
+            ranks have of it; None: 4096. States of one dim, and with rows of fewer than 32
+            elements, stay float32 whatever it is.
+
+    Raises ValueError and TypeError.
+    """
+
+    format: str
+    min_size: int | None = None
+
+    def __post_init__(self):
+        if self.format not in FORMATS:
+            known = " or ".join(f"'{name}'" for name in FORMATS)
+            raise ValueError(f"format is {self.format!r}, expected {known}")
+        if self.min_size is None:
+            return
+        if isinstance(self.min_size, bool) or not isinstance(self.min_size, int):
+            raise TypeError(f"min_size is {self.min_size!r}, expected an integer or None")
+        if not 1 <= self.min_size < 1 << 63:
+            raise ValueError(f"min_size is {self.min_size}, expected one from 1 to 2**63 - 1")
+
+    def __repr__(self) -> str:
+        least = "" if self.min_size is None else f", min_size={self.min_size}"
+        return f"Codes({self.format!r}{least})"
+
+
+_PLAIN = {name: Codes(name) for name in FORMATS}
+
+
+def as_codes(kind: object) -> Codes | None:
+    """What says how a state is kept, where that is codes: a format's name, or :class:`Codes`."""
+    return kind if isinstance(kind, Codes) else _PLAIN.get(kind)
 
 
 def _extents(shape: Sequence[int]):

@@ -63,7 +63,7 @@ class Query(NamedTuple):
     has a range of them. ``param`` and ``grad``: storage types, "" where no variant is asked for;
     ``master``: the state that keeps the parameter's f32, None: none; ``rounds``: whether it is
     rounded by random bits; ``coded``: the states that are kept as codes where that saves
-    memory, each with its format (:data:`._codes.FORMATS`)."""
+    memory, each with how."""
 
     options: tuple[int, ...]
     shape: tuple[int, ...]
@@ -74,7 +74,7 @@ class Query(NamedTuple):
     grad: str = ""
     master: str | None = None
     rounds: bool = False
-    coded: tuple[tuple[str, str], ...] = ()
+    coded: tuple[tuple[str, codes.Codes], ...] = ()
 
 
 class Rule(NamedTuple):
@@ -355,7 +355,8 @@ class _Queries:
                 0,
                 self._texts(tuple(name for name, _ in query.coded)),
                 len(query.coded),
-                self._formats(tuple(codes.FORMATS[own].number for _, own in query.coded)),
+                self._formats(tuple(codes.FORMATS[own.format].number for _, own in query.coded)),
+                self._extents(tuple(own.min_size or 0 for _, own in query.coded)),
             )
 
     def _extents(self, extents: tuple[int, ...]) -> int:

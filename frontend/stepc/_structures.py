@@ -186,6 +186,7 @@ class TensorQuery(Structure):
         ("coded", c_void_p),  # char **
         ("numCoded", c_int64),
         ("formats", c_void_p),  # int32_t *
+        ("least", c_void_p),  # int64_t *
     ]
 
 

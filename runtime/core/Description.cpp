@@ -143,7 +143,7 @@ void Description::setCodes(const TensorQuery &query, const std::string &name,
                            const Dims &dims, State &state) const {
   auto coded = std::find_if(query.coded.begin(), query.coded.end(),
                             [&](const auto &own) { return own.name == name; });
-  if (!canEncode(state.shape) || coded == query.coded.end())
+  if (coded == query.coded.end() || !canEncode(state.shape, coded->least))
     return;
   size_t dim = getRowDim(state.shape);
   state.scaleShape = getScaleShape(state.shape, dim);

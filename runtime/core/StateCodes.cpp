@@ -30,9 +30,9 @@ static int64_t countRow(const std::vector<int64_t> &shape, size_t rowDim) {
   return countElements(shape.data() + rowDim, int64_t(shape.size() - rowDim));
 }
 
-bool stepc::canEncode(const std::vector<int64_t> &shape) {
+bool stepc::canEncode(const std::vector<int64_t> &shape, int64_t least) {
   return shape.size() >= 2 &&
-         countElements(shape.data(), int64_t(shape.size())) >= kLeastCoded &&
+         countElements(shape.data(), int64_t(shape.size())) >= least &&
          countRow(shape, getRowDim(shape)) >= kLeastCodedRow;
 }
 

@@ -32,7 +32,8 @@
 
 namespace stepc {
 
-/// Of how many elements a tensor whose states are encoded has at least.
+/// Of how many elements a tensor whose states are encoded has at least, where
+/// nobody says another number.
 inline constexpr int64_t kLeastCoded = 4096;
 /// And its rows: a scale for fewer would take more than it saves.
 inline constexpr int64_t kLeastCodedRow = 32;
@@ -40,8 +41,9 @@ inline constexpr int64_t kLeastCodedRow = 32;
 /// The first of the last dims that are a row.
 size_t getRowDim(const std::vector<int64_t> &shape);
 
-/// Whether states of this shape, of the whole tensor, are worth it.
-bool canEncode(const std::vector<int64_t> &shape);
+/// Whether states of this shape, of the whole tensor, are worth it, where those
+/// of `least` elements are.
+bool canEncode(const std::vector<int64_t> &shape, int64_t least);
 
 /// The shape of the scales beside a state of this shape: as many dims as come
 /// before a row, and the row's blocks.

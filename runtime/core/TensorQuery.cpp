@@ -35,6 +35,7 @@ private:
   void readRange();
   void readPart();
   void readRequest();
+  void readCoded();
   Storage requireType(DLDataType type, const char *what) const;
 
   const Manifest &manifest;
@@ -129,6 +130,28 @@ Storage QueryReader::requireType(DLDataType type, const char *what) const {
   return storage;
 }
 
+void QueryReader::readCoded() {
+  const size_t size = given.structSize;
+  const bool hasFormats =
+      size > offsetof(StepcTensorQuery, formats) && given.formats;
+  const bool hasLeast = size > offsetof(StepcTensorQuery, least) && given.least;
+  for (int64_t k = 0; k < given.numCoded; ++k) {
+    if (!given.coded || !given.coded[k])
+      fail(STEPC_INVALID_ARGUMENT, "tensor %s: coded state %lld has no name",
+           name, static_cast<long long>(k));
+    const std::string state =
+        "tensor " + std::string(name) + ": state '" + given.coded[k] + "'";
+    int64_t least = hasLeast ? given.least[k] : 0;
+    if (least < 0)
+      fail(STEPC_INVALID_ARGUMENT, "%s is coded from %lld elements on",
+           state.c_str(), static_cast<long long>(least));
+    query.coded.push_back(
+        {given.coded[k],
+         &requireFormat(hasFormats ? given.formats[k] : STEPC_STATE_Q8, state),
+         least ? least : kLeastCoded});
+  }
+}
+
 void QueryReader::readRequest() {
   if (given.reserved != 0)
     fail(STEPC_INVALID_ARGUMENT, "tensor %s: a reserved field is %d, not 0",
@@ -137,19 +160,7 @@ void QueryReader::readRequest() {
     fail(STEPC_INVALID_ARGUMENT, "tensor %s: rounds is %d, neither 0 nor 1",
          name, int(given.rounds));
   if (given.structSize > offsetof(StepcTensorQuery, coded))
-    for (int64_t k = 0; k < given.numCoded; ++k) {
-      if (!given.coded || !given.coded[k])
-        fail(STEPC_INVALID_ARGUMENT, "tensor %s: coded state %lld has no name",
-             name, static_cast<long long>(k));
-      int32_t format = given.structSize > offsetof(StepcTensorQuery, formats) &&
-                               given.formats
-                           ? given.formats[k]
-                           : STEPC_STATE_Q8;
-      query.coded.push_back(
-          {given.coded[k],
-           &requireFormat(format, "tensor " + std::string(name) + ": state '" +
-                                      given.coded[k] + "'")});
-    }
+    readCoded();
   if (!given.param.bits || manifest.variants.empty())
     return;
   VariantRequest &request = query.request.emplace();

@@ -24,6 +24,7 @@ namespace stepc {
 struct CodedState {
   std::string name;
   const CodeFormat *format;
+  int64_t least; // elements of the whole state, as canEncode takes them
 };
 
 /// A StepcTensorQuery, checked.

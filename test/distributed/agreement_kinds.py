@@ -217,6 +217,10 @@ KINDS = {
         lambda m: zero(m, tensors=named(dtype=torch.bfloat16), master=odd("f32", "remainder")),
         "master='f32'",
     ),
+    "the least number of elements of codes": (
+        lambda m: zero(m, state_dtype=st.Codes("q8", min_size=odd(4097, 4096))),
+        "state_dtype=Codes('q8', min_size=4097)",
+    ),
     "state_dtype": (
         lambda m: zero(m, state_dtype=odd({"exp_avg": torch.bfloat16}, None)),
         "state_dtype={'exp_avg': torch.bfloat16}",

@@ -34,6 +34,20 @@ def rows_that_ranks_share():
 
 
 @case
+def small_states_and_a_least_number_of_elements():
+    """It is of the whole, of which no rank has so many."""
+    shapes = {"few": (8, 64), "more": (16, 64), "odd": (10, 100)}
+    small = st.Codes("q8", min_size=1000)
+    make = lambda ps, **more: st.AdamW(ps, lr=0.05, state_dtype=small, **more)  # noqa: E731
+    params, optimizer, values, grads = compare("fsdp2", line(), make, shapes)
+    kept = {n: optimizer.state[p]["exp_avg"].dtype is torch.uint8 for n, p in params}
+    assert kept == {"few": False, "more": True, "odd": True}, kept
+    plain, alone, after = stepped(make, values, grads)
+    _, optimizer = zeroed(make, values, grads, after, "small")
+    same_full(optimizer, plain, alone, "small")
+
+
+@case
 def columns_that_ranks_share_by_whole_blocks():
     compare("columns", grid(), adamw, WIDE)
     compare("both", grid(), adamw, WIDE)

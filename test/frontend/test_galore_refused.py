@@ -82,7 +82,7 @@ def test_refused_arguments(kwargs, words):
     [
         ({"nbits": 32, "percentile_clipping": -1}, "percentile_clipping is -1, expected a whole"),
         ({"block_wise": False}, "block_wise is False, expected True"),
-        ({"min_8bit_size": 1}, "min_8bit_size is 1, expected 4096"),
+        ({"min_8bit_size": -1}, "min_8bit_size is -1, expected an integer from 0 on"),
         ({"nbits": 32, "args": {}}, "args is {}, expected None or an object with optim_bits"),
         ({"state_dtype": "q8"}, "state_dtype is 'q8' beside 8 bits, expected None"),
         ({"nbits": 32, "lr": -1.0}, "Invalid learning rate: -1.0"),

@@ -11,7 +11,10 @@
 
 #include "support/Fixture.h"
 
+#include "stepc/codes.h"
+
 #include <cmath>
+#include <cstddef>
 
 using namespace stepc_test;
 using nlohmann::json;
@@ -249,6 +252,43 @@ TEST_F(DescribeTest, noRule) {
   EXPECT_STREQ("tensor 0: no rule of optimizer 'example' takes shape [5, 3]: "
                "'matrix' needs extent -1 ge 4 (option 'min'), it is 3",
                tensor.refusal);
+}
+
+/// From how many elements of the whole state on codes are kept.
+TEST_F(DescribeTest, leastOfCodes) {
+  std::vector<int64_t> options = resolve({}, 0.5), shape = {64, 65};
+  const char *names[] = {"avg"};
+  auto isCoded = [&](const int64_t *least, size_t size) {
+    StepcTensorQuery query = makeQuery("w", shape, options.data());
+    query.structSize = size;
+    query.coded = names;
+    query.numCoded = 1;
+    query.least = least;
+    DescriptionPtr answer = describe(interface.get(), {query});
+    const StepcTensorDescription &tensor = *answer->tensors[0];
+    const StepcStateDescription &state = *tensor.states[tensor.numStates - 1];
+    EXPECT_STREQ("avg", state.name);
+    return state.format == STEPC_STATE_Q8;
+  };
+  const size_t now = sizeof(StepcTensorQuery);
+  const int64_t none = 0, own = 4160, more = 4161;
+  EXPECT_TRUE(isCoded(nullptr, now));
+  EXPECT_TRUE(isCoded(&none, now));
+  EXPECT_TRUE(isCoded(&own, now));
+  EXPECT_FALSE(isCoded(&more, now));
+  EXPECT_TRUE(isCoded(&more, offsetof(StepcTensorQuery, least)));
+  shape = {64, 63};
+  const int64_t fewer = 4032;
+  EXPECT_FALSE(isCoded(&none, now));
+  EXPECT_TRUE(isCoded(&fewer, now));
+  StepcTensorQuery query = makeQuery("w", shape, options.data());
+  const int64_t negative = -5;
+  query.coded = names;
+  query.numCoded = 1;
+  query.least = &negative;
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "tensor 'w': state 'avg' is coded from -5 elements on",
+                 refuse(query));
 }
 
 TEST_F(DescribeTest, refused) {

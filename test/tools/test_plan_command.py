@@ -119,6 +119,11 @@ def test_codes_and_masters(tmp_path):
     assert memory("--state", "f8_e4m3", "--master", "remainder")["states"] == of_all
     four_bits = memory("--state", "exp_avg:q4", "--master", "remainder")["states"]
     assert four_bits["exp_avg"] == 70 * (13 * 4 + 2 * 4) + floats  # eight codes in four bytes
+    for least, kept in ((7000, codes + 4 * 7081), (7001, 4 * elements)):
+        states = memory("--state", f"f8_e4m3:{least}")["states"]
+        assert states == {"exp_avg": kept, "exp_avg_sq": kept}
+    states = memory("--state", "exp_avg:q8:7001,exp_avg_sq:q8")["states"]
+    assert states == {"exp_avg": 4 * elements, "exp_avg_sq": codes + floats}
     of_one = memory("--state", "exp_avg:q8,exp_avg_sq:bf16", "--master", "f32")["states"]
     assert of_one == {"exp_avg": codes + floats, "exp_avg_sq": 2 * elements, "master": 4 * elements}
     assert "master" not in memory("--dtype", "f32", "--master", "f32")["states"]
@@ -147,6 +152,9 @@ def test_codes_and_masters(tmp_path):
         (["adamw", "--ranks", 2, "--state", "exp:q8"],
          "'adamw' has no state 'exp', it has: exp_avg, exp_avg_sq"),
         (["adamw", "--ranks", 2, "--state", "exp_avg:q4"], "of 'exp_avg' is 'q4', known: f32"),
+        (["adamw", "--ranks", 2, "--state", "exp_avg:q8:few"],
+         "state is 'q8:few': elements are 'few', expected a number from 1 on"),
+        (["adamw", "--ranks", 2, "--state", "q8:0"], "elements are '0', expected a number"),
         (["adamw", "--ranks", 2, "--state", "q8,exp_avg:f32"], "expected T or NAME:T,NAME:T"),
         (["adamw", "--ranks", 2, "--disk-bandwidth", "3GB"], "is given, which is of --advise"),
         (["adamw", "--ranks", 2, "--compare", "colossalai"], "no calls of ColossalAI's 'adamw'"),

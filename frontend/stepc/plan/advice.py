@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from .. import errors
+from .._codes import Codes
 from . import disk
 from .failure import PlanError
 from .kept import MASTERS, Kept
@@ -239,6 +240,9 @@ def constructor(name: str, source: Source, rung: Rung, gradients: str) -> str:
 
 
 def _state_dtype(state: str) -> str:
-    named = {name: _DTYPES.get(kind, kind) for name, kind in Kept.parse(state, None).states}
+    named = {
+        name: f"stepc.torch.{kind}" if isinstance(kind, Codes) else _DTYPES.get(kind, kind)
+        for name, kind in Kept.parse(state, None).states
+    }
     inside = ", ".join(f'"{name}": {kind}' for name, kind in named.items())
     return named.get("", "{" + inside + "}")

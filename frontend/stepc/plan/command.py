@@ -98,8 +98,8 @@ def add_request(parser: argparse.ArgumentParser, layouts: str) -> None:
     add(
         "--state",
         metavar="T|NAME:T,...",
-        help=f"of states: {', '.join(kept.STORAGES)}; {', '.join(kept.FORMATS)} are codes "
-        "(default: f32)",
+        help=f"of states: {', '.join(kept.STORAGES)}; {', '.join(kept.FORMATS)} are codes, q8:N "
+        "those of N elements and more (default: f32)",
     )
     add("--master", choices=kept.MASTERS, help="the f32 of 16-bit parameters, kept as a state, or "
         "as the bits that bf16 lacks (default: not)")  # fmt: skip

@@ -5,6 +5,7 @@ one, and ``stepc.torch.LIBRARY.X`` is the X of that library; ``Optimizer`` takes
 definition. ``ClipByNorm``, ``ClipByValue``, ``DynamicLossScale``, ``EMA`` and ``SWA`` go with
 all of them."""
 
+from .._codes import Codes
 from . import (
     _release,
     apex,
@@ -72,6 +73,7 @@ __all__ = [
     "Adamax",
     "ClipByNorm",
     "ClipByValue",
+    "Codes",
     "Dion",
     "DynamicLossScale",
     "GaLoreAdafactor",

@@ -305,9 +305,9 @@ class DistGaloreAwamW(_OfPlugins, PercentileClipping, GaLoreStep, torch.optim.Op
         eps: added to the root of the latter.
         weight_decay: decoupled, times ``lr``, behind the update.
         nbits: of an element of ``exp_avg`` and of ``exp_avg_sq``, 8 or 32. With 8 they are as
-            with ``state_dtype="q8"``, where they have at least 4096 elements: of a matrix with
+            with ``state_dtype="q8"``, where they have ``min_8bit_size`` elements: of a matrix with
             a rank they are of its projected gradient. The projection is float32.
-        min_8bit_size: must be 4096 with ``nbits=8``.
+        min_8bit_size: the least number of elements of a state of 8 bits.
         percentile_clipping: as for :class:`stepc.torch.bitsandbytes.Adam`; the norm is the
             gradient's, where ColossalAI takes that of the projected gradient.
         block_wise: must be True.
@@ -316,8 +316,8 @@ class DistGaloreAwamW(_OfPlugins, PercentileClipping, GaLoreStep, torch.optim.Op
         features: what every class takes, see :class:`stepc.torch.Optimizer`; with ``nbits=8``
             not ``state_dtype``.
 
-    Raises ValueError for another ``min_8bit_size`` or ``block_wise``,
-    and for values out of range; NotImplementedError for another ``nbits``.
+    Raises ValueError for another ``block_wise`` and for values out of range;
+    NotImplementedError for another ``nbits``.
     """
 
     _corrected_eps = True
@@ -349,7 +349,7 @@ class DistGaloreAwamW(_OfPlugins, PercentileClipping, GaLoreStep, torch.optim.Op
     ) -> None:
         settings = settings_of(locals(), nbits)
         self.nbits, self.is_paged = settings["optim_bits"], bool(is_paged)
-        of_bits = with_bits(features, self.nbits, ("exp_avg", "exp_avg_sq"))
+        of_bits = with_bits(features, settings, ("exp_avg", "exp_avg_sq"))
         self._set_percentile(settings["percentile_clipping"], features)
         self._begin(DistGaloreAwamW, {**locals(), **settings, "features": of_bits})
         if is_paged:

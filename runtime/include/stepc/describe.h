@@ -69,6 +69,9 @@ typedef struct StepcTensorQuery {
   int64_t numCoded;         /* nor this */
   const int32_t *formats;   /* a StepcStateFormat for each of `coded`; NULL: all
                                are STEPC_STATE_Q8. Nor this */
+  const int64_t *least;     /* for each of `coded` of how many elements, of
+                               the whole state, one is that is worth it; 0:
+                               4096, as NULL for all. Nor this */
 } StepcTensorQuery;
 
 typedef struct StepcRuleDescription {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..._codes import FORMATS
+from ..._codes import FORMATS, Codes, as_codes
 from ...interface import Interface
 from ..tensors import dlpack as _tensors
 from ..tensors.members import ObstacleError
@@ -24,7 +24,8 @@ _STATE_DTYPES = (torch.float32, *_tensors.NARROW)
 
 Q8 = "q8"  # of the formats of codes, with a scale for each block (docs/states.md)
 _KNOWN = " or ".join(f"'{name}'" for name in FORMATS)
-StateDtype = torch.dtype | str | dict[str, torch.dtype | str] | None
+_Kind = torch.dtype | str | Codes
+StateDtype = _Kind | dict[str, _Kind] | None
 
 
 @dataclass(frozen=True)
@@ -39,27 +40,27 @@ class Kept:
     def keeps_codes(self) -> bool:
         """Whether some states are to be codes."""
         given = self.state_dtype
-        return any(k in FORMATS for k in (given.values() if isinstance(given, dict) else (given,)))
+        return any(map(as_codes, given.values() if isinstance(given, dict) else (given,)))
 
     def coded(
         self, dtype: torch.dtype, names: Sequence[str], label: str | None = None
-    ) -> dict[str, str]:
-        """Which of the states beside a parameter of the dtype are to be codes, and of which
-        format; ``label``: the parameter's name, None: of any."""
+    ) -> dict[str, Codes]:
+        """Which of the states beside a parameter of the dtype are to be codes, and how;
+        ``label``: the parameter's name, None: of any."""
         given = self.state_dtype
         if dtype is torch.float64 or not self.keeps_codes:
             return {}
         if not isinstance(given, dict):
-            return dict.fromkeys(names, given)
+            return dict.fromkeys(names, as_codes(given))
         patterns = {key: kind for key, kind in given.items() if key not in names}
-        if label is None and (kinds := [k for k in patterns.values() if k in FORMATS]):
-            return {n: given[n] if given.get(n) in FORMATS else kinds[-1] for n in names}
+        if label is None and (kinds := [*filter(None, map(as_codes, patterns.values()))]):
+            return {n: as_codes(given.get(n)) or kinds[-1] for n in names}
         own = [kind for pattern, kind in patterns.items() if _matches(label or "", pattern)]
-        if own and own[-1] not in FORMATS:
+        if own and as_codes(own[-1]) is None:
             return {}
         # What is said of a state counts where a pattern does not take all codes away.
-        kinds = {name: given.get(name, own[-1] if own else None) for name in names}
-        return {name: kind for name, kind in kinds.items() if kind in FORMATS}
+        kinds = {name: as_codes(given.get(name, own[-1] if own else None)) for name in names}
+        return {name: kind for name, kind in kinds.items() if kind}
 
     def master_state(self, param: torch.Tensor) -> str | None:
         """The state that the parameter's f32 is kept in, where it is."""
@@ -104,11 +105,12 @@ class Precision:
             raise ValueError(f"master is {master!r}, expected 'f32', 'remainder' or None")
         named = state_dtype if isinstance(state_dtype, dict) else {"": state_dtype}
         for name, dtype in named.items():
-            if not isinstance(name, str) or dtype not in (*_STATE_DTYPES, *FORMATS, None):
+            known = isinstance(dtype, Codes) or dtype in (*_STATE_DTYPES, *FORMATS, None)
+            if not isinstance(name, str) or not known:
                 of = f" of {name!r}" if name else ""
                 raise ValueError(
                     f"state_dtype{of} is {dtype!r}, expected torch.float32, torch.bfloat16, "
-                    f"torch.float16, {_KNOWN}"
+                    f"torch.float16, {_KNOWN}, or Codes of one of these"
                 )
         if rounding is not None and rounding != "stochastic":
             raise ValueError(f"rounding is {rounding!r}, expected 'stochastic' or None")
@@ -188,7 +190,7 @@ class Precision:
             for name in sorted(names):
                 wanted = given[name] if isinstance(given, dict) else given
                 # Codes are of f32.
-                stored = torch.float32 if wanted in FORMATS else wanted
+                stored = torch.float32 if as_codes(wanted) else wanted
                 parts.append(f"state.{name}={_tensors.STORAGE[stored]}")
         return parts
 
@@ -205,7 +207,7 @@ class Precision:
             is_pattern = any(sign in key for sign in "*?[") and (labels or key == "*")
             if not is_pattern and key not in labels:
                 interface.check_states({key: kind})
-            if kind not in (*FORMATS, torch.float32):
+            if as_codes(kind) is None and kind is not torch.float32:
                 raise TypeError(
                     f"state_dtype of {key!r}, a pattern of parameters' names, is {kind!r}, "
                     f"expected {_KNOWN} or torch.float32"

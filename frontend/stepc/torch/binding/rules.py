@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from ... import errors
-from ..._codes import FORMATS
+from ..._codes import FORMATS, Codes
 from ..._describe import BLOCK, SCALE, Query, Tensor, is_scale
 from ..._mesh import Layout
 from ...interface import Interface, Options, describe_option, describe_options
@@ -21,6 +21,7 @@ from . import features as _features
 from .codes import code_shape
 from .precision import Kept
 
+Coded = tuple[tuple[str, Codes], ...]  # states by name, and how they are kept
 Indices = list[Sequence[int]]  # of each dim, those that a part has
 OfShape = Callable[[Sequence[int]], Options]  # integer options of a tensor, by its whole shape
 
@@ -30,7 +31,7 @@ class Rules:
 
     ``options``: the value of every option, derived ones too, of each group. ``of_shape``: for
     each group what gives those that follow from a tensor's shape, or None. ``coded``: the states
-    that are kept as codes.
+    that are kept as codes beside some parameter.
     """
 
     def __init__(
@@ -38,9 +39,9 @@ class Rules:
         interface: Interface,
         options: list[Options],
         of_shape: Sequence[OfShape | None] = (),
-        coded: tuple[tuple[str, str], ...] = (),
+        coded: Coded = (),
     ):
-        self._interface, self._options, self._coded = interface, options, coded
+        self._interface, self._options, self.coded = interface, options, coded
         self._of_shape = of_shape or [None] * len(options)
         self._values = [interface.in_order(of_group) for of_group in options]
         self._found: dict[tuple, Tensor] = {}
@@ -56,13 +57,21 @@ class Rules:
             return self._values[group]
         return self._interface.in_order({**self._options[group], **of_shape(shape)})
 
-    def find(self, group: int, shape: Sequence[int], layout: Layout | None = None) -> Tensor:
-        """Of a whole tensor, of which ranks may share dims as the layout says."""
+    def find(
+        self,
+        group: int,
+        shape: Sequence[int],
+        layout: Layout | None = None,
+        coded: Coded | None = None,
+    ) -> Tensor:
+        """Of a whole tensor, of which ranks may share dims as the layout says, with these states
+        as codes, or those of some parameter."""
         sharded = layout.sharded if layout else 0
-        key = (group, tuple(shape), sharded)
+        coded = self.coded if coded is None else coded
+        key = (group, tuple(shape), sharded, coded)
         if key not in self._found:
             values = self._values_of(group, key[1])
-            self._ask({key: Query(values, key[1], sharded=sharded, coded=self._coded)})
+            self._ask({key: Query(values, key[1], sharded=sharded, coded=coded)})
         return self._found[key]
 
     def require(self, members: Sequence[Member]) -> None:
@@ -148,8 +157,8 @@ class Variants(Rules):
             coded,
         )
 
-    def _coded_beside(self, member: Member) -> tuple[tuple[str, str], ...]:
-        """Those of its states that are to be codes, with their formats."""
+    def _coded_beside(self, member: Member) -> Coded:
+        """Those of its states that are to be codes."""
         if not self._kept.keeps_codes:
             return ()
         names = can_be_codes(self._interface, self._dropped)

@@ -26,10 +26,10 @@ class Adam(OfBits, torch.optim.Optimizer):
     and ``exp_avg_sq``: float32, or float64 beside float64 parameters.
 
     Where ``optim_bits`` is 8 they are of 8 bits, as with ``state_dtype="q8"``, of parameters of at
-    least 4096 elements in rows of at least 32, whatever ranks have of them. These codes are not
-    those of bitsandbytes, in which small second moments beside large ones become 0; here none
-    does. A gradient that is NaN makes its element NaN; bitsandbytes' CUDA kernels of 8 bits leave
-    it out. On CUDA devices states on disk (``place``) cannot be of 8 bits.
+    least ``min_8bit_size`` elements in rows of at least 32, whatever ranks have of them. These
+    codes are not those of bitsandbytes, in which small second moments beside large ones become
+    0; here none does. A gradient that is NaN makes its element NaN; bitsandbytes' CUDA kernels of
+    8 bits leave it out. On CUDA devices states on disk (``place``) cannot be of 8 bits.
 
     Args:
         params: parameters, named parameters, or dicts of parameter groups.
@@ -41,7 +41,7 @@ class Adam(OfBits, torch.optim.Optimizer):
         optim_bits: of a state's elements, 8 or 32.
         args: None, or an object with ``optim_bits``, ``min_8bit_size``, ``max_unorm`` (0) and
             ``skip_zeros`` (False), in place of arguments.
-        min_8bit_size: must be 4096 with ``optim_bits=8``.
+        min_8bit_size: the least number of elements of a parameter whose states have 8 bits.
         is_paged: makes no difference, which is said once: states stay in memory.
         percentile_clipping: below 100 a parameter's gradient is made no longer than so many of
             its last 100 gradients were, in percent; an argument before 0.50. Not with

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import torch
 
+from ..._codes import Codes
 from ..binding.precision import Q8
 from ..optimizers.checks import check_betas, check_lr
 from ..optimizers.peer import Peer, not_negative
@@ -19,7 +20,6 @@ from ..tensors.callers import level_of_caller
 from .percentile import PercentileClipping
 from .saved import read_states
 
-_LEAST = 4096  # elements of a parameter whose states are codes, of the runtime (docs/states.md)
 _FIELDS = ("optim_bits", "min_8bit_size", "max_unorm", "skip_zeros")  # that `args` has
 _OF_OLD = ("percentile_clipping", "block_wise")  # and that it had before 0.50
 
@@ -60,23 +60,23 @@ def settings_of(arguments: dict, optim_bits: int) -> dict:
         raise NotImplementedError(
             f"Amount of optimizer bits not supported: {settings['optim_bits']}"
         )
-    if settings["optim_bits"] == 8 and settings["min_8bit_size"] != _LEAST:
-        raise ValueError(
-            f"min_8bit_size is {settings['min_8bit_size']}, expected {_LEAST}: what is to keep "
-            "states of 32 bits has an optimizer of its own, with optim_bits=32"
-        )
+    least = settings["min_8bit_size"]
+    if settings["optim_bits"] == 8 and (type(least) is not int or least < 0):
+        raise ValueError(f"min_8bit_size is {least!r}, expected an integer from 0 on")
     return settings
 
 
-def with_bits(features: dict, optim_bits: int, states: tuple[str, ...] = ()) -> dict:
-    """The features of an optimizer whose states, or these of them, have so many bits."""
-    if optim_bits == 32:
+def with_bits(features: dict, settings: dict, states: tuple[str, ...] = ()) -> dict:
+    """The features of an optimizer whose states, or these of them, have the bits of the settings.
+    Of 0 elements there is no state."""
+    if settings["optim_bits"] == 32:
         return features
     if (given := features.get("state_dtype")) is not None:
         raise ValueError(
             f"state_dtype is {given!r} beside 8 bits, expected None: 8 bits are state_dtype='{Q8}'"
         )
-    return {**features, "state_dtype": dict.fromkeys(states, Q8) if states else Q8}
+    codes = Codes(Q8, min_size=max(settings["min_8bit_size"], 1))
+    return {**features, "state_dtype": dict.fromkeys(states, codes) if states else codes}
 
 
 def constructor(of: type, *, without: tuple[str, ...] = (), **defaults) -> Callable[..., None]:
@@ -139,7 +139,7 @@ class OfBits(PercentileClipping, Peer):
         settings = settings_of(arguments, given if bits is None else bits)
         self.optim_bits = settings["optim_bits"]
         self.is_paged = self._paged or bool(arguments.get("is_paged", False))
-        features = with_bits(arguments["features"], self.optim_bits)
+        features = with_bits(arguments["features"], settings)
         self._set_percentile(settings["percentile_clipping"], features)
         self._begin(kind, {**arguments, **settings, "features": features}, **more)
         if self.is_paged:

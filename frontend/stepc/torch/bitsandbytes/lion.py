@@ -14,7 +14,7 @@ class Lion(OfBits, torch.optim.Optimizer):
     """Lion as in ``bitsandbytes.optim.Lion``; definition ``lion.mlir``.
 
     ``state`` has ``exp_avg``: float32, or float64 beside float64 parameters; of 8 bits where
-    ``optim_bits`` is 8, of parameters of at least 4096 elements.
+    ``optim_bits`` is 8, of parameters of at least ``min_8bit_size`` elements.
 
     Args:
         params: parameters, named parameters, or dicts of parameter groups.

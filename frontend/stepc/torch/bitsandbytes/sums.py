@@ -14,7 +14,7 @@ class SGD(OfBits, torch.optim.Optimizer):
     """SGD with momentum as in ``bitsandbytes.optim.SGD``; definition ``sgd.mlir``.
 
     ``state`` has ``momentum_buffer``: float32, or float64 beside float64 parameters; of 8 bits
-    where ``optim_bits`` is 8, of parameters of at least 4096 elements. Groups have
+    where ``optim_bits`` is 8, of parameters of at least ``min_8bit_size`` elements. Groups have
     the momentum as the first of ``betas``, as in bitsandbytes.
 
     Args:
@@ -83,7 +83,7 @@ class RMSprop(OfBits, torch.optim.Optimizer):
     """RMSprop as in ``bitsandbytes.optim.RMSprop``; definition ``rmsprop.mlir``.
 
     ``state`` has ``step`` and ``square_avg``: float32, or float64 beside float64 parameters; of 8
-    bits where ``optim_bits`` is 8, of parameters of at least 4096 elements. Groups
+    bits where ``optim_bits`` is 8, of parameters of at least ``min_8bit_size`` elements. Groups
     have ``alpha`` as the first of ``betas``, as in bitsandbytes. With states of 8 bits its CUDA
     kernels leave the decay out of the update and have it in the average alone; here it is in
     both, as everywhere else.
@@ -156,7 +156,7 @@ class Adagrad(OfBits, torch.optim.Optimizer):
     """Adagrad as in ``bitsandbytes.optim.Adagrad``; definition ``adagrad.mlir``.
 
     ``state`` has ``step`` and ``sum``: float32, or float64 beside float64 parameters; of 8 bits
-    where ``optim_bits`` is 8, of parameters of at least 4096 elements. Of the decay
+    where ``optim_bits`` is 8, of parameters of at least ``min_8bit_size`` elements. Of the decay
     see :class:`RMSprop`.
 
     Args:

@@ -39,10 +39,10 @@ from collections.abc import Callable
 
 import torch
 
-from ..._describe import SCALE, is_scale
+from ..._describe import is_scale
 from ..binding.groups import rules_of
 from ..binding.precision import Kept
-from ..binding.rules import Rules, WholeState, whole_states
+from ..binding.rules import Coded, Rules, WholeState, whole_states
 from ..tensors.dlpack import set_grad
 from ..tensors.members import ObstacleError, label_of, parameter_name
 from ..tensors.patterns import View, has_views, view_of
@@ -122,7 +122,7 @@ class Parts:
         self.sharing = Sharing(optimizer)
         inner = [
             [
-                _part(optimizer, group, number, place, states_of(number), self.sharing)
+                _part(optimizer, group, number, place, states_of(number), self.sharing, rules)
                 for place in range(len(group["params"]))
             ]
             for number, group in enumerate(optimizer.param_groups)
@@ -166,12 +166,20 @@ def _meshes_of(part) -> list:
     return [part.param.device_mesh, *([] if part.how is None else [part.how.mesh])]
 
 
-def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf, sharing: Sharing):
+def _part(
+    optimizer,
+    group: dict,
+    number: int,
+    place: int,
+    states_of: StatesOf,
+    sharing: Sharing,
+    rules: Callable[[], Rules],
+):
     param, name = group["params"][place], parameter_name(group, number, place)
-    states_of = _with_master(states_of, optimizer._kept.master_state(param))
     if optimizer._kept.keeps_codes:
         label = label_of(group, number, place)
-        states_of = _with_codes(states_of, optimizer._kept, param.dtype, label)
+        states_of = _with_codes(states_of, optimizer._kept, param.dtype, label, rules)
+    states_of = _with_master(states_of, optimizer._kept.master_state(param))
     view, seen = view_of(group, number), None
     if view is not None:
         seen = _seen(optimizer, group, name, view, states_of)
@@ -250,21 +258,18 @@ def _with_master(states_of: StatesOf, master: str | None) -> StatesOf:
     }
 
 
-def _with_codes(states_of: StatesOf, kept: Kept, dtype: torch.dtype, label: str) -> StatesOf:
-    """The same without scales of states that the parameter does not keep as codes, and with the
-    formats of those that it does."""
+def _with_codes(
+    states_of: Callable[..., dict[str, WholeState]],
+    kept: Kept,
+    dtype: torch.dtype,
+    label: str,
+    rules: Callable[[], Rules],
+) -> StatesOf:
+    """The same with the codes that the parameter keeps, and not those of others."""
 
     def states(shape: Shape) -> dict[str, WholeState]:
-        found = states_of(shape)
-        names = [name for name in found if name + SCALE in found]
-        coded = kept.coded(dtype, names, label)
-        plain = {name + SCALE for name in set(names).difference(coded)}
-        made = {}
-        for name, own in found.items():
-            floats = (own.floats or own)._replace(format="")
-            is_coded = name in coded
-            made[name] = floats.coded(coded[name], found[name + SCALE]) if is_coded else floats
-        return {name: own for name, own in made.items() if name not in plain}
+        coded = kept.coded(dtype, [name for name, _ in rules().coded], label)
+        return states_of(shape, tuple(coded.items()))
 
     return states
 
@@ -286,8 +291,8 @@ def _states_of(optimizer, rules: Callable[[], Rules]) -> Callable[[int], StatesO
     """For a group what gives the states beside a parameter of a shape."""
     dropped, scalar = optimizer._dropped_dims, optimizer._scalar_states
 
-    def states(number: int, shape: tuple[int, ...]) -> dict[str, WholeState]:
-        own = whole_states(rules().find(number, shape), dropped)
+    def states(number: int, shape: Shape, coded: Coded | None = None) -> dict[str, WholeState]:
+        own = whole_states(rules().find(number, shape, coded=coded), dropped)
         # Some are of a whole tensor on every rank, and not of its elements.
         return {name: s for name, s in own.items() if name not in scalar}
 

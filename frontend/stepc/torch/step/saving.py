@@ -198,7 +198,12 @@ class Saving:
             return {}
         names = can_be_codes(self._get_definition().interface(), self._dropped_dims)
         return {
-            id(param): self._kept.coded(param.dtype, names, label_of(group, number, place))
+            id(param): {
+                name: own.format
+                for name, own in self._kept.coded(
+                    param.dtype, names, label_of(group, number, place)
+                ).items()
+            }
             for number, group in enumerate(self.param_groups)
             for place, param in enumerate(group["params"])
         }
