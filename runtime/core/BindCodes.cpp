@@ -188,21 +188,6 @@ void Binder::setCodes(int64_t i, NewTensor &tensor) const {
     if (codes.scales)
       plan.engine->requireMemory(codes.scales, scales);
   }
-  requireOrder(bound, variant, bound.getStrides(variant.param),
-               {tensor.name, Role::Param, {}});
-}
-
-/// Kernels that take elements in any order take them in the parameter's, where
-/// those of a block have to lie side by side.
-void stepc::requireOrder(const BoundTensor &bound, const Variant &variant,
-                         const int64_t *paramStrides,
-                         const OperandName &param) {
-  if (bound.coded && variant.space == Space::Elements &&
-      !isRowMajor(bound.getExtents(), bound.rank, paramStrides))
-    fail(STEPC_LAYOUT_UNSUPPORTED,
-         "%s has strides %s, with states that are kept as codes its elements "
-         "must lie in row-major order, without gaps",
-         param.str().c_str(), describeShape(paramStrides, bound.rank).c_str());
 }
 
 /// What a chunk's kernel works on, or that of the whole tensor where rows are
@@ -241,16 +226,17 @@ void Binder::addCodedNeed(const NewTensor &tensor) {
     return;
   const RowSize &size = tensor.bound.size;
   bool inChunks = getVariant(tensor).space == Space::Elements;
+  // Where some lie in a store, a window has pieces of these.
+  int64_t piece = tensor.places.empty() ? size.unitsPerChunk : tensor.pieceCut;
   int64_t largest = 0, total = 0;
   for (const StateCodes &codes : tensor.codes) {
     ++need.codedStates;
     if (codes.kept)
       continue;
-    int64_t chunk = inChunks ? std::min(size.unitsPerChunk, codes.elements)
-                             : codes.elements;
-    int64_t bytes = StateCodes::getScratchBytes(chunk);
+    bool whole = !inChunks || piece == 0 || piece >= codes.elements;
+    int64_t bytes = StateCodes::getScratchBytes(whole ? codes.elements : piece);
     largest += bytes;
-    total += inChunks ? bytes * size.countChunks() : bytes;
+    total += whole ? bytes : bytes * ((codes.elements + piece - 1) / piece);
   }
   need.codedLargest = std::max(need.codedLargest, largest);
   need.codedTotal += total;

@@ -49,25 +49,6 @@ int64_t stepc::getPieceCut(const std::vector<PlacedState> &states,
   return cut;
 }
 
-/// A window on a device is of what lies in a store or of what codes stand for.
-void Binder::requireOneWindow() const {
-  if (model.place.device_type == kDLCPU)
-    return;
-  bool codes = !model.codes.empty(), places = !model.places.empty();
-  const NewTensor *last = nullptr;
-  for (const NewTensor &tensor : created) {
-    codes |= !tensor.codes.empty();
-    places |= !tensor.places.empty();
-    if (!tensor.codes.empty() || !tensor.places.empty())
-      last = &tensor;
-  }
-  if (codes && places)
-    fail(STEPC_INVALID_ARGUMENT,
-         "tensor %s: states lie on disk, and states are codes: a plan on %s "
-         "has one or the other",
-         last->name.c_str(), plan.engine->getName().c_str());
-}
-
 /// What a plan cannot have in a store.
 void Binder::requirePlaceable(const NewTensor &tensor, size_t operand) const {
   const Variant &variant = getVariant(tensor);

@@ -203,9 +203,10 @@ void Binder::setRowSize(NewTensor &tensor) const {
     tensor.rowLayout.computeTiles(bound.getExtents(), bound.rank,
                                   bound.getStrides(0), variant);
   else
-    tensor.rowLayout.compute(
-        bound.getExtents(), bound.rank, bound.getStrides(0),
-        int64_t(variant.operands.size()), int64_t(variant.param));
+    tensor.rowLayout.compute(bound.getExtents(), bound.rank,
+                             bound.getStrides(0),
+                             int64_t(variant.operands.size()),
+                             int64_t(getLeadingOperand(bound, variant)));
   bound.rowClass = 2 * bound.variant + (tensor.rowLayout.getRank() != 0);
   const RowClass &rows = model.classes[bound.rowClass];
   bound.gradWord = int32_t(rows.getOperandsWord() + int64_t(variant.grad));

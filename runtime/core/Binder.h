@@ -77,7 +77,6 @@ private:
   void addCodes(NewTensor &tensor) noexcept;
 
   // BindPlaces.cpp
-  void requireOneWindow() const;
   void setPlaces(NewTensor &tensor) const;
   void requirePlaceable(const NewTensor &tensor, size_t operand) const;
   void addPlaced(PlacedState placed, NewTensor &tensor) const;

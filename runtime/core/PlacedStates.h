@@ -54,6 +54,35 @@ struct PlacedState {
   }
 };
 
+/// What a segment has an array for: nothing, to be in a window, to be read into
+/// it, and written from it.
+struct StateMoves {
+  bool any;
+  bool in;
+  bool out;
+};
+
+/// Of a segment with the operands that it reads and writes, has to do with and
+/// changes (core/Model.h). What is f32 over rounds is decoded in the first
+/// segment that has to do with it, and encoded in the last.
+template <typename Segment>
+StateMoves getMoves(const Segment &segment, const PlacedState &state) {
+  auto has = [&](uint64_t operands) {
+    return (operands >> state.operand & 1) != 0;
+  };
+  const bool decodes = has(segment.reads), encodes = has(segment.writes);
+  switch (state.kind) {
+  case PlacedState::Kind::Plain:
+    break;
+  case PlacedState::Kind::Codes:
+  case PlacedState::Kind::Scales:
+    return {decodes || encodes, decodes, encodes};
+  case PlacedState::Kind::Floats:
+    return {has(segment.uses), !decodes, !encodes};
+  }
+  return {has(segment.uses), true, has(segment.changes)};
+}
+
 /// Which elements pieces may begin at: multiples of the result and of
 /// `unitsPerChunk`; 0: at none but the first.
 int64_t getPieceCut(const std::vector<PlacedState> &states,

@@ -22,7 +22,6 @@ void Binder::run(int64_t *outIds) {
   created.resize(size);
   for (int64_t i = 0; i < size; ++i)
     describe(i);
-  requireOneWindow();
   allocateStates();
   allocateCodes();
   allocateFloats();

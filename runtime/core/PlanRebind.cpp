@@ -225,14 +225,13 @@ void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
          name.str().c_str(), describeShape(dims.data(), tensor.rank).c_str(),
          describeShape(strides, tensor.rank).c_str());
   if (!sameStrides) {
-    requireOrder(tensor, variant, dims.data() + rank * (variant.param + 1),
-                 name);
     if (variant.space == Space::Tiles)
       layout.computeTiles(dims.data(), tensor.rank, dims.data() + rank,
                           variant);
     else
       layout.compute(dims.data(), tensor.rank, dims.data() + rank,
-                     int64_t(operands), int64_t(variant.param));
+                     int64_t(operands),
+                     int64_t(getLeadingOperand(tensor, variant)));
     int32_t toClass = 2 * tensor.variant + (layout.getRank() != 0);
     if (toClass != tensor.rowClass &&
         model.classes[tensor.rowClass].getPlaces(tensor.row).count)

@@ -7,6 +7,7 @@
 
 #include "core/RowLayout.h"
 
+#include "core/BoundTensor.h"
 #include "core/Fault.h"
 #include "core/TensorView.h"
 
@@ -15,9 +16,19 @@
 
 using namespace stepc;
 
+size_t stepc::getLeadingOperand(const BoundTensor &tensor,
+                                const Variant &variant) {
+  for (size_t operand : variant.states)
+    if (tensor.isCoded(operand) &&
+        variant.operands[operand].reach == Reach::Full &&
+        !STEPC_FAULT("codes-in-the-parameters-order"))
+      return operand;
+  return variant.param;
+}
+
 void RowLayout::compute(const int64_t *extents, int64_t numDims,
                         const int64_t *strides, int64_t operands,
-                        int64_t param) {
+                        int64_t leading) {
   rank = 0;
   words.clear();
   order.clear();
@@ -31,9 +42,9 @@ void RowLayout::compute(const int64_t *extents, int64_t numDims,
     return;
 
   // By insertion: stable, without memory, and dims are few and often in order.
-  const int64_t *paramStrides = strides + param * numDims;
+  const int64_t *ownStrides = strides + leading * numDims;
   auto isOutside = [&](int64_t a, int64_t b) {
-    return std::llabs(paramStrides[a]) > std::llabs(paramStrides[b]);
+    return std::llabs(ownStrides[a]) > std::llabs(ownStrides[b]);
   };
   for (size_t i = 1; i < order.size(); ++i)
     for (size_t k = i; k > 0 && isOutside(order[k], order[k - 1]); --k)

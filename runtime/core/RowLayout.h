@@ -15,15 +15,23 @@
 
 namespace stepc {
 
+struct BoundTensor;
+
+/// The operand in whose memory order kernels take elements: the parameter, but
+/// where a state is kept as codes this one, whose blocks lie in row-major order
+/// however the parameter lies.
+size_t getLeadingOperand(const BoundTensor &tensor, const Variant &variant);
+
 /// The dims of a row, for all operands at once: extents of 1 dropped, the
-/// parameter's memory order kept (outermost first), and dims joined that every
-/// operand keeps without a gap. Rank 0 means contiguous: element i of each
-/// operand lies at its address + i, in an order that is the same for all.
+/// memory order of the one that leads kept (outermost first), and dims joined
+/// that every operand keeps without a gap. Rank 0 means contiguous: element i
+/// of each operand lies at its address + i, in an order that is the same for
+/// all.
 class RowLayout {
 public:
   /// `strides` has `rank` strides for each of the `operands`.
   void compute(const int64_t *extents, int64_t rank, const int64_t *strides,
-               int64_t operands, int64_t param);
+               int64_t operands, int64_t leading);
 
   /// For the tiles space: the dims as they are, or rank 0 where all operands of
   /// the parameter's dims are row-major.

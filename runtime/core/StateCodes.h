@@ -152,10 +152,6 @@ DLDataType getCodesType(const CodeFormat &format);
 void requireCodes(const DLTensor &tensor, int32_t format, DLDevice place,
                   const OperandName &name);
 
-/// Refuses strides of a parameter with which states cannot be codes.
-void requireOrder(const BoundTensor &bound, const Variant &variant,
-                  const int64_t *paramStrides, const OperandName &param);
-
 } // namespace stepc
 
 #endif // STEPC_CORE_STATECODES_H

@@ -41,37 +41,6 @@ bool Windows::next(Window &window) {
   return false;
 }
 
-namespace {
-
-/// What a segment has an array for: nothing, to be in a window, to be read
-/// into it, and written from it.
-struct Moves {
-  bool any;
-  bool in;
-  bool out;
-};
-
-} // namespace
-
-/// What is f32 over rounds is decoded in the first segment that has to do with
-/// it, and encoded in the last.
-static Moves getMoves(const WorkPart &part, const PlacedState &state) {
-  auto has = [&](uint64_t operands) {
-    return (operands >> state.operand & 1) != 0;
-  };
-  const bool decodes = has(part.reads), encodes = has(part.writes);
-  switch (state.kind) {
-  case PlacedState::Kind::Plain:
-    break;
-  case PlacedState::Kind::Codes:
-  case PlacedState::Kind::Scales:
-    return {decodes || encodes, decodes, encodes};
-  case PlacedState::Kind::Floats:
-    return {has(part.uses), !decodes, !encodes};
-  }
-  return {has(part.uses), true, has(part.changes)};
-}
-
 /// Calls visit(state, from, to) with the bytes of elements [first, end) of each
 /// array that the segment has to do with; of all of it where `end` is -1.
 template <typename Visit>
@@ -110,7 +79,7 @@ void Windows::add(int64_t row, int64_t first, int64_t end,
                 row * part->call.rowWords + part->operandsWord;
   forPlaces(
       row, first, end, [&](const PlacedState &state, int64_t from, int64_t to) {
-        const Moves moves = getMoves(*part, state);
+        const StateMoves moves = getMoves(*part, state);
         const Span span = {int64_t(state.address - base) + from,
                            roundUpToPage(to - from), window.bytes, moves.out,
                            moves.in};

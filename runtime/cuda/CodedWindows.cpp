@@ -20,16 +20,12 @@ int64_t stepc::cuda::getCodesBytes(const WorkspaceNeed &need) {
                   std::max(need.codedLargest, kCodesWindowBytes));
 }
 
-/// The codes of a row.
-static StateCodesRange getCodes(const RowList &list, int64_t row) {
-  const RowCodes &own = list.rowCodes[row];
-  const StateCodes *first = list.codes + own.first;
-  return {first, first + own.count};
-}
-
 void CodedWindows::reserve(const RowClass &rows, int64_t numWindows,
-                           int64_t numSegments) {
+                           int64_t numSegments, size_t numPlaces) {
   windows.reserve(rows, numWindows);
+  int64_t numRows = rows.getTableCapacity() / rows.getRowWords();
+  reserveAtLeast(firstPlaces, size_t(numRows + numWindows));
+  reserveAtLeast(places, numPlaces);
   reserveAtLeast(passes, size_t(2 * numWindows * numSegments * kCodeFormats));
 }
 
@@ -43,20 +39,36 @@ int64_t CodedWindows::measure(const RowList &list, int64_t row, int64_t first,
   return bytes;
 }
 
-/// Visits the states of a window with where elements [first, last) of each are
-/// f32: `visit(piece, state, first, last, address)`.
+void CodedWindows::findPlaces(const RowList &list) {
+  places.clear();
+  firstPlaces.clear();
+  for (const RowWindow &window : windows.getWindows())
+    for (int64_t k = window.beginPiece; k < window.endPiece; ++k) {
+      const WindowPiece &piece = windows.getPiece(k);
+      firstPlaces.push_back(int64_t(places.size()));
+      for (const StateCodes &state : getCodes(list, piece.row))
+        places.push_back(
+            {state.codes + uintptr_t(state.rows.countBytes(state.format->words,
+                                                           piece.first)),
+             state.scales +
+                 uintptr_t(state.rows.countBlocks(piece.first)) * sizeof(float),
+             state.scratch + uintptr_t(piece.first) * sizeof(float)});
+    }
+}
+
+/// Visits the states of a window with their places and where elements [first,
+/// last) of each are f32: `visit(piece, state, place, first, last, address)`.
 template <typename Visit>
-static void forEachState(const RowList &list, const RowWindows &windows,
-                         const RowWindow &window, uintptr_t scratch,
-                         Visit &&visit) {
+void CodedWindows::forEachState(const RowList &list, const RowWindow &window,
+                                uintptr_t scratch, Visit &&visit) const {
   for (int64_t k = window.beginPiece; k < window.endPiece; ++k) {
     const WindowPiece &piece = windows.getPiece(k);
+    size_t next = size_t(firstPlaces[size_t(k)]);
     for (const StateCodes &state : getCodes(list, piece.row)) {
+      const CodesPlace &own = places[next++];
       int64_t last = std::min(piece.last, state.elements);
-      uintptr_t address =
-          state.kept ? state.scratch + uintptr_t(piece.first) * sizeof(float)
-                     : scratch;
-      visit(k, state, piece.first, last, address);
+      visit(k, state, own, piece.first, last,
+            state.kept ? own.floats : scratch);
       if (!state.kept && !STEPC_FAULT("device-codes-in-one-place"))
         scratch += uintptr_t(StateCodes::getScratchBytes(last - piece.first));
     }
@@ -66,11 +78,10 @@ static void forEachState(const RowList &list, const RowWindows &windows,
 /// A kernel adds the elements before a chunk to the address of an operand.
 void CodedWindows::place(const RowList &list, int64_t operandsWord,
                          uintptr_t scratch) {
-  windows.copyRows(list);
   for (const RowWindow &window : windows.getWindows())
-    forEachState(list, windows, window, scratch,
-                 [&](int64_t piece, const StateCodes &state, int64_t first,
-                     int64_t, uintptr_t address) {
+    forEachState(list, window, scratch,
+                 [&](int64_t piece, const StateCodes &state, const CodesPlace &,
+                     int64_t first, int64_t, uintptr_t address) {
                    windows.getRow(piece)[operandsWord + state.operand] =
                        int64_t(address - uintptr_t(first) * sizeof(float));
                  });
@@ -78,20 +89,16 @@ void CodedWindows::place(const RowList &list, int64_t operandsWord,
 
 /// An entry of elements [first, last) of a state. Rows of whole blocks are one
 /// long row.
-static void addEntry(const StateCodes &state, int64_t first, int64_t last,
-                     uintptr_t address, CodesPass &pass,
-                     std::vector<int64_t> &words) {
+static void addEntry(const StateCodes &state, const CodesPlace &place,
+                     int64_t first, int64_t last, uintptr_t address,
+                     CodesPass &pass, std::vector<int64_t> &words) {
   const CodeRows &rows = state.rows;
-  int64_t before = rows.countBlocks(first);
-  int64_t blocks = rows.countBlocks(last) - before;
+  int64_t blocks = rows.countBlocks(last) - rows.countBlocks(first);
   bool whole = rows.columns % kCodeBlock == 0;
-  words.insert(
-      words.end(),
-      {int64_t(address),
-       int64_t(state.codes) + rows.countBytes(state.format->words, first),
-       int64_t(state.scales) + before * int64_t(sizeof(float)), blocks,
-       whole ? blocks * kCodeBlock : rows.columns,
-       whole ? 0 : (rows.first + first) % rows.columns, pass.tiles});
+  words.insert(words.end(),
+               {int64_t(address), int64_t(place.codes), int64_t(place.scales),
+                blocks, whole ? blocks * kCodeBlock : rows.columns,
+                whole ? 0 : (rows.first + first) % rows.columns, pass.tiles});
   ++pass.entries;
   pass.tiles +=
       (blocks + STEPC_CODES_TILE_BLOCKS - 1) / STEPC_CODES_TILE_BLOCKS;
@@ -103,12 +110,12 @@ void CodedWindows::addPasses(const RowList &list, const RowWindow &window,
   for (int32_t format = 1; format <= kCodeFormats; ++format) {
     CodesPass pass;
     pass.first = int64_t(words.size());
-    forEachState(list, windows, window, scratch,
-                 [&](int64_t, const StateCodes &state, int64_t first,
-                     int64_t last, uintptr_t address) {
+    forEachState(list, window, scratch,
+                 [&](int64_t, const StateCodes &state, const CodesPlace &place,
+                     int64_t first, int64_t last, uintptr_t address) {
                    if ((operands >> state.operand & 1) && first < last &&
                        state.format->number == format)
-                     addEntry(state, first, last, address, pass, words);
+                     addEntry(state, place, first, last, address, pass, words);
                  });
     passes.push_back(pass);
   }

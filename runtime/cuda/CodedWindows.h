@@ -38,29 +38,52 @@ struct CodesPass {
   int64_t tiles = 0;
 };
 
+/// Where a piece of a state is found: its codes and their scales, and where it
+/// is kept its f32.
+struct CodesPlace {
+  uintptr_t codes;
+  uintptr_t scales;
+  uintptr_t floats;
+};
+
 /// Those of one class.
 class CodedWindows {
 public:
-  void reserve(const RowClass &rows, int64_t numWindows, int64_t numSegments);
+  /// `numPlaces`: how many states all pieces have.
+  void reserve(const RowClass &rows, int64_t numWindows, int64_t numSegments,
+               size_t numPlaces);
 
-  /// Cuts a list into windows, of which nothing is decoded yet.
+  /// Cuts a list into windows.
   void cut(const RowList &list, bool inChunks) {
-    passes.clear();
     windows.cut(
-        list, inChunks, kCodesWindowBytes,
+        list, inChunks, {INT64_MAX, kCodesWindowBytes},
         [&](int64_t row, int64_t first, int64_t last) {
-          return measure(list, row, first, last);
+          return WindowBytes{0, measure(list, row, first, last)};
         },
         [](int64_t) { return int64_t(1); });
+    findPlaces(list);
   }
-  /// Makes the rows of pieces; what they have of f32 lies from `scratch` on.
-  /// `operandsWord`: where the operands of a row begin.
+  /// Finds where states lie that no window of a store has.
+  void findPlaces(const RowList &list);
+  /// Visits the states of a piece with their places, of which another may be
+  /// found: `visit(state, place)`.
+  template <typename Visit>
+  void forEachPlace(const RowList &list, int64_t piece, Visit &&visit) {
+    size_t next = size_t(firstPlaces[size_t(piece)]);
+    for (const StateCodes &state : getCodes(list, windows.getPiece(piece).row))
+      visit(state, places[next++]);
+  }
+  /// Has the rows of pieces, which are there, find their f32: it lies from
+  /// `scratch` on. `operandsWord`: where the operands of a row begin.
   void place(const RowList &list, int64_t operandsWord, uintptr_t scratch);
+  /// Nothing is decoded.
+  void clearPasses() { passes.clear(); }
   /// Adds the entries of a segment to `words`, window by window.
   void addSegment(const RowList &list, const ClassSegment &segment,
                   uintptr_t scratch, std::vector<int64_t> &words);
 
   RowList getList(const RowList &list) const { return windows.getList(list); }
+  RowWindows &getRowWindows() { return windows; }
   const std::vector<RowWindow> &getWindows() const {
     return windows.getWindows();
   }
@@ -74,15 +97,28 @@ public:
     return passes[number * size_t(kCodeFormats) + size_t(format - 1)];
   }
 
-private:
+  /// The bytes of f32 that elements of a row take.
   static int64_t measure(const RowList &list, int64_t row, int64_t first,
                          int64_t last);
+
+private:
+  static StateCodesRange getCodes(const RowList &list, int64_t row) {
+    const RowCodes &own = list.rowCodes[row];
+    const StateCodes *first = list.codes + own.first;
+    return {first, first + own.count};
+  }
+  template <typename Visit>
+  void forEachState(const RowList &list, const RowWindow &window,
+                    uintptr_t scratch, Visit &&visit) const;
   void addPasses(const RowList &list, const RowWindow &window,
                  uint64_t operands, uintptr_t scratch,
                  std::vector<int64_t> &words);
 
   RowWindows windows;
   std::vector<CodesPass> passes;
+  /// Piece after piece, and of each its first.
+  std::vector<CodesPlace> places;
+  std::vector<int64_t> firstPlaces;
 };
 
 } // namespace stepc::cuda

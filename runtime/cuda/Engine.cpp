@@ -182,7 +182,8 @@ void cuda::Engine::reserveRows(size_t rowClass) {
     placed.reserveRows(rowClass, numWindows);
   if (need.codedStates)
     coded[rowClass].reserve(rows, numWindows,
-                            model.getManifest().getNumSegments());
+                            model.getManifest().getNumSegments(),
+                            countCodesOfPieces());
 }
 
 /// All rows are worked on at once, but where a step has windows.
@@ -194,33 +195,36 @@ void cuda::Engine::reserveWorkspace(const WorkspaceNeed &own) {
   placed.reserve(need);
   auto windows = size_t(countWindows());
   size_t segments = size_t(model.getManifest().getNumSegments());
-  executor.reserveLaunches(
-      windows * (2 * segments + model.getManifest().getMostEntries()));
+  executor.reserveLaunches(windows *
+                           ((2 + 2 * size_t(kCodeFormats)) * segments +
+                            model.getManifest().getMostEntries()));
 }
 
 /// How many windows a class has at most; two side by side have more than the
-/// bytes of one. There are such of codes, or of what lies in a store.
+/// bytes of one, of f32 or in a slot.
 int64_t cuda::Engine::countWindows() const {
-  auto count = [&](int64_t total, int64_t bytes) {
-    return 2 * total / bytes + int64_t(model.classes.size());
-  };
+  if (!need.codedStates && !need.piece)
+    return 0;
+  auto windows = int64_t(model.classes.size());
   if (need.codedStates)
-    return count(need.codedTotal, kCodesWindowBytes);
-  return need.piece
-             ? count(need.placedTotal, model.store->getConfig().windowBytes)
-             : 0;
+    windows += 2 * need.codedTotal / kCodesWindowBytes;
+  if (need.piece)
+    windows += 2 * need.placedTotal / model.store->getConfig().windowBytes;
+  return windows;
+}
+
+/// How many states that are codes all pieces of windows have at most.
+size_t cuda::Engine::countCodesOfPieces() const {
+  size_t mostStates = 0;
+  for (const Variant &variant : model.getManifest().variants)
+    mostStates = std::max(mostStates, variant.states.size());
+  return size_t(need.codedStates) + size_t(countWindows()) * mostStates;
 }
 
 void cuda::Engine::reserveCodes() {
   coded.resize(model.classes.size());
-  const Manifest &manifest = model.getManifest();
-  size_t mostStates = 0;
-  for (const Variant &variant : manifest.variants)
-    mostStates = std::max(mostStates, variant.states.size());
-  auto numWindows = size_t(countWindows());
-  auto passes = 2 * size_t(manifest.getNumSegments());
-  size_t words = passes * (size_t(need.codedStates) + numWindows * mostStates) *
-                 STEPC_CODES_ENTRY_WORDS;
+  auto passes = 2 * size_t(model.getManifest().getNumSegments());
+  size_t words = passes * countCodesOfPieces() * STEPC_CODES_ENTRY_WORDS;
   executor.reserveCodes(size_t(getCodesBytes(need)), words);
   reserveAtLeast(step.codes, words);
 }
@@ -228,7 +232,8 @@ void cuda::Engine::reserveCodes() {
 /// What graphs may still name is kept when it goes.
 void cuda::Engine::commit() noexcept {
   model.exchange.freeReplaced();
-  placed.commit();
+  if (placed.commit())
+    step.chunksChanged = true; // entries of codes have addresses in the ring
   executor.setPlaced(placed.any() ? &placed : nullptr);
 }
 

@@ -100,6 +100,7 @@ private:
   void reserveRounds(size_t numTensors, size_t numGroups);
   void reserveCodes();
   int64_t countWindows() const;
+  size_t countCodesOfPieces() const;
   size_t countCarriedWords(size_t numTensors) const;
   bool listsAreStored() const;
   void leaveToDevice();
@@ -109,6 +110,7 @@ private:
   // EngineLists.cpp
   void list(bool activeOnly);
   void listRows();
+  void findCodes(ListedRows &rows, const RowList &whole);
   uint64_t getWrites(size_t variant) const;
   void listCodes(ListedRows &rows);
   void listPlaced(ListedRows &rows);

@@ -39,34 +39,49 @@ void cuda::Engine::listRows() {
     static_cast<RowList &>(rows) = model.classes[c].getList();
     rows.rowClass = c;
     rows.writes = getWrites(c / 2);
-    if (model.classes[c].hasCodes())
-      listCodes(rows);
     if (placed.any() && rows.rowPlaces)
       listPlaced(rows);
+    else if (model.classes[c].hasCodes())
+      listCodes(rows);
     step.rows.push_back(rows);
   }
 }
 
-/// Has the device work on what of a class lies in a store window by window.
+/// Has the device work on what of a class lies in a store window by window,
+/// and on what is codes in the same windows.
 void cuda::Engine::listPlaced(ListedRows &rows) {
-  static_cast<RowList &>(rows) = placed.cut(rows.rowClass, rows);
+  const RowList whole = rows;
+  CodedWindows *own =
+      model.classes[rows.rowClass].hasCodes() ? &coded[rows.rowClass] : nullptr;
+  static_cast<RowList &>(rows) = placed.cut(rows.rowClass, whole, own);
   rows.placed = true;
+  if (own)
+    findCodes(rows, whole);
 }
 
-/// Cuts the list of a class into windows, where it is another one than before,
-/// and has entries find what is f32.
+/// Cuts the list of a class into windows, where it is another one than before.
 void cuda::Engine::listCodes(ListedRows &rows) {
+  const RowList whole = rows;
+  CodedWindows &own = coded[rows.rowClass];
+  if (step.chunksChanged)
+    own.cut(whole, model.getManifest().variants[rows.rowClass / 2].space ==
+                       Space::Elements);
+  own.getRowWindows().copyRows(whole);
+  static_cast<RowList &>(rows) = own.getList(whole);
+  findCodes(rows, whole);
+}
+
+/// Has entries find what is f32, of windows of the whole list of a class.
+void cuda::Engine::findCodes(ListedRows &rows, const RowList &whole) {
   CodedWindows &own = coded[rows.rowClass];
   size_t variant = rows.rowClass / 2;
   uintptr_t scratch = executor.getCodesScratch();
-  const Manifest &manifest = model.getManifest();
   if (step.chunksChanged) {
-    own.cut(rows, manifest.variants[variant].space == Space::Elements);
-    for (int64_t s = 0; s < manifest.getNumSegments(); ++s)
-      own.addSegment(rows, model.getSegment(variant, s), scratch, step.codes);
+    own.clearPasses();
+    for (int64_t s = 0; s < model.getManifest().getNumSegments(); ++s)
+      own.addSegment(whole, model.getSegment(variant, s), scratch, step.codes);
   }
-  own.place(rows, model.classes[rows.rowClass].getOperandsWord(), scratch);
-  static_cast<RowList &>(rows) = own.getList(rows);
+  own.place(whole, model.classes[rows.rowClass].getOperandsWord(), scratch);
   rows.coded = &own;
 }
 

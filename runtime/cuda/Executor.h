@@ -225,6 +225,8 @@ private:
   void addRows(const ListedRows &rows, int64_t segment);
   void addWindow(const ListedRows &rows, const RowWindow &window,
                  int64_t segment);
+  void addCodedWindow(const ListedRows &rows, const RowWindow &window,
+                      int64_t segment, size_t number);
   void addPlaced(const ListedRows &rows, int64_t segment);
   void addCodes(const ListedRows &rows, int64_t segment, size_t window,
                 bool encodes);

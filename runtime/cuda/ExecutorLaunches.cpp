@@ -74,11 +74,16 @@ void Executor::addRows(const ListedRows &rows, int64_t segment) {
     return;
   }
   const std::vector<RowWindow> &windows = rows.coded->getWindows();
-  for (size_t k = 0; k < windows.size(); ++k) {
-    addCodes(rows, segment, k, /*encodes=*/false);
-    addWindow(rows, windows[k], segment);
-    addCodes(rows, segment, k, /*encodes=*/true);
-  }
+  for (size_t k = 0; k < windows.size(); ++k)
+    addCodedWindow(rows, windows[k], segment, k);
+}
+
+/// What is decoded, the kernels, and what is encoded.
+void Executor::addCodedWindow(const ListedRows &rows, const RowWindow &window,
+                              int64_t segment, size_t number) {
+  addCodes(rows, segment, number, /*encodes=*/false);
+  addWindow(rows, window, segment);
+  addCodes(rows, segment, number, /*encodes=*/true);
 }
 
 /// Window by window, each of which is brought before and taken back behind.
@@ -87,7 +92,10 @@ void Executor::addPlaced(const ListedRows &rows, int64_t segment) {
   for (size_t k = 0; k < windows.size(); ++k) {
     placed->add(rows.rowClass, k, segment);
     launches.push_back({nullptr, 0, -1, 0, {}, Between::Await});
-    addWindow(rows, windows[k], segment);
+    if (rows.coded)
+      addCodedWindow(rows, windows[k], segment, k);
+    else
+      addWindow(rows, windows[k], segment);
     launches.push_back({nullptr, 0, -1, 0, {}, Between::Release});
   }
 }

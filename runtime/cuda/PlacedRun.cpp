@@ -63,9 +63,11 @@ void PlacedRun::reserve(const WorkspaceNeed &need) {
     newRing = std::make_unique<MappedRing>(device, model.store, slotBytes);
 }
 
-void PlacedRun::commit() noexcept {
-  if (newRing)
-    ring = std::move(newRing);
+bool PlacedRun::commit() noexcept {
+  if (!newRing)
+    return false;
+  ring = std::move(newRing);
+  return true;
 }
 
 //===----------------------------------------------------------------------===//
@@ -79,11 +81,16 @@ static RowPlaces getPlaces(const RowList &list, int64_t row) {
 /// The bytes of elements [first, last): of a row that is not cut all, which may
 /// have gaps.
 static std::pair<int64_t, int64_t> getSpan(const PlacedState &state,
-                                           const RowPlaces &places,
+                                           const RowList &list, int64_t row,
                                            int64_t first, int64_t last) {
-  if (places.cut == 0)
+  if (getPlaces(list, row).cut == 0)
     return {0, state.bytes};
-  return {first * state.itemSize, std::min(last * state.itemSize, state.bytes)};
+  // The last piece may end where no block does.
+  int64_t all = state.kind == PlacedState::Kind::Scales
+                    ? list.codes[state.codes].elements
+                    : state.bytes / state.itemSize;
+  return {state.getOffset(first, list.codes),
+          last >= all ? state.bytes : state.getOffset(last, list.codes)};
 }
 
 /// Visits the states of a window with the bytes [from, to) of each, and where
@@ -92,14 +99,15 @@ static std::pair<int64_t, int64_t> getSpan(const PlacedState &state,
 template <typename Visit>
 void PlacedRun::forEachState(const Class &own, size_t window,
                              Visit &&visit) const {
-  const RowWindow &range = own.windows.getWindows()[window];
+  const RowWindow &range = own.getWindows().getWindows()[window];
   int64_t at = 0;
   for (int64_t k = range.beginPiece; k < range.endPiece; ++k) {
-    const WindowPiece &piece = own.windows.getPiece(k);
+    const WindowPiece &piece = own.getWindows().getPiece(k);
     const RowPlaces places = getPlaces(own.list, piece.row);
     const PlacedState *first = own.list.places + places.first;
     for (const PlacedState *s = first; s != first + places.count; ++s) {
-      auto [from, to] = getSpan(*s, places, piece.first, piece.last);
+      auto [from, to] =
+          getSpan(*s, own.list, piece.row, piece.first, piece.last);
       visit(k, *s, from, to, at);
       at += roundUpToPage(to - from);
     }
@@ -111,44 +119,83 @@ int PlacedRun::getSlot(const Class &own, size_t window) const {
              int64_t((*ring)->getNumSlots()));
 }
 
-RowList PlacedRun::cut(size_t rowClass, RowList list) {
+RowList PlacedRun::cut(size_t rowClass, RowList list, CodedWindows *coded) {
   Class &own = classes[rowClass];
   list.places = model.places.data();
   own.list = list;
+  own.coded = coded;
   own.firstWindow = numWindows;
   const Variant &variant = model.getManifest().variants[rowClass / 2];
   auto measure = [&](int64_t row, int64_t first, int64_t last) {
     const RowPlaces places = getPlaces(list, row);
-    int64_t bytes = 0;
+    WindowBytes bytes;
     for (int32_t k = 0; k < places.count; ++k) {
       auto [from, to] =
-          getSpan(list.places[places.first + k], places, first, last);
-      bytes += roundUpToPage(to - from);
+          getSpan(list.places[places.first + k], list, row, first, last);
+      bytes.slot += roundUpToPage(to - from);
     }
+    if (coded)
+      bytes.floats = CodedWindows::measure(list, row, first, last);
     return bytes;
   };
-  own.windows.cut(list, variant.space == Space::Elements,
-                  (*ring)->getSlotBytes(), measure, [&](int64_t row) {
-                    const RowPlaces places = getPlaces(list, row);
-                    return places.count ? places.cut : int64_t(1);
-                  });
-  numWindows += int64_t(own.windows.getWindows().size());
-  place(own, model.classes[rowClass].getOperandsWord());
-  return own.windows.getList(list);
+  own.getWindows().cut(list, variant.space == Space::Elements,
+                       {(*ring)->getSlotBytes(), kCodesWindowBytes}, measure,
+                       [&](int64_t row) {
+                         const RowPlaces places = getPlaces(list, row);
+                         return places.count ? places.cut : int64_t(1);
+                       });
+  numWindows += int64_t(own.getWindows().getWindows().size());
+  own.getWindows().copyRows(list);
+  if (coded)
+    coded->findPlaces(list);
+  place(rowClass);
+  return own.getWindows().getList(list);
+}
+
+/// Has the codes of a piece find what of them is at an address.
+void PlacedRun::findCodes(const Class &own, const PlacedState &state,
+                          int64_t piece, uintptr_t address) const {
+  if (STEPC_FAULT("placed-codes-not-found"))
+    return;
+  const StateCodes *codes = own.list.codes + state.codes;
+  own.coded->forEachPlace(own.list, piece,
+                          [&](const StateCodes &other, CodesPlace &found) {
+                            if (&other != codes)
+                              return;
+                            switch (state.kind) {
+                            case PlacedState::Kind::Plain:
+                              break;
+                            case PlacedState::Kind::Codes:
+                              found.codes = address;
+                              break;
+                            case PlacedState::Kind::Scales:
+                              found.scales = address;
+                              break;
+                            case PlacedState::Kind::Floats:
+                              found.floats = address;
+                              break;
+                            }
+                          });
 }
 
 /// Has the rows of pieces find their windows. A kernel adds the elements before
-/// a chunk to the address of an operand.
-void PlacedRun::place(Class &own, int64_t operandsWord) {
-  own.windows.copyRows(own.list);
-  for (size_t w = 0; w < own.windows.getWindows().size(); ++w) {
+/// a chunk to the address of an operand. Of codes it takes the f32, which
+/// CodedWindows places.
+void PlacedRun::place(size_t rowClass) {
+  Class &own = classes[rowClass];
+  int64_t operandsWord = model.classes[rowClass].getOperandsWord();
+  RowWindows &windows = own.getWindows();
+  for (size_t w = 0; w < windows.getWindows().size(); ++w) {
     uintptr_t address = ring->getAddress(getSlot(own, w));
     forEachState(own, w,
                  [&](int64_t piece, const PlacedState &state, int64_t from,
                      int64_t, int64_t at) {
                    if (STEPC_FAULT("placed-as-the-first"))
                      from = 0;
-                   own.windows.getRow(piece)[operandsWord + state.operand] =
+                   if (state.kind != PlacedState::Kind::Plain)
+                     return findCodes(own, state, piece,
+                                      address + uintptr_t(at));
+                   windows.getRow(piece)[operandsWord + state.operand] =
                        int64_t(address + uintptr_t(at) - uintptr_t(from));
                  });
   }
@@ -195,14 +242,15 @@ void PlacedRun::setSpans(Turn &turn) const {
       classes[turn.rowClass], turn.window,
       [&](int64_t, const PlacedState &state, int64_t from, int64_t to,
           int64_t at) {
-        if (!(segment.uses >> state.operand & 1))
+        const StateMoves moves = getMoves(segment, state);
+        if (!moves.any)
           return;
         store::Span span = {model.store->getOffset(state.address) + from,
-                            roundUpToPage(to - from), at,
-                            (segment.changes >> state.operand & 1) != 0};
+                            roundUpToPage(to - from), at, moves.out, moves.in};
         store::Span *last = turn.spans.empty() ? nullptr : &turn.spans.back();
         if (last && last->offset + last->bytes == span.offset &&
-            last->at + last->bytes == span.at && last->changes == span.changes)
+            last->at + last->bytes == span.at &&
+            last->changes == span.changes && last->reads == span.reads)
           last->bytes += span.bytes;
         else
           turn.spans.push_back(span);

@@ -23,6 +23,7 @@
 
 #include "core/Engine.h"
 #include "core/Model.h"
+#include "cuda/CodedWindows.h"
 #include "cuda/Launcher.h"
 #include "cuda/RowWindows.h"
 #include "store/Ring.h"
@@ -67,16 +68,19 @@ public:
   void reserveRows(size_t rowClass, int64_t numWindows) {
     classes[rowClass].windows.reserve(model.classes[rowClass], numWindows);
   }
-  void commit() noexcept;
+  /// Whether the windows lie elsewhere now.
+  bool commit() noexcept;
   bool any() const { return ring != nullptr; }
   int64_t getBytes() const { return ring ? (*ring)->getBytes() : 0; }
 
   // The lists of a step, class after class.
   void beginLists() { numWindows = 0; }
-  /// Cuts that of a class; what the device gets instead of it.
-  RowList cut(size_t rowClass, RowList list);
+  /// Cuts that of a class, whose windows are those of its codes where it has
+  /// such, and which finds these in the windows then; what the device gets
+  /// instead of it.
+  RowList cut(size_t rowClass, RowList list, CodedWindows *coded);
   const std::vector<RowWindow> &getWindows(size_t rowClass) const {
-    return classes[rowClass].windows.getWindows();
+    return classes[rowClass].getWindows().getWindows();
   }
   /// Whether a segment has to do with what of a class lies in the store.
   bool isUsed(size_t rowClass, int64_t segment) const;
@@ -94,8 +98,16 @@ public:
 private:
   struct Class {
     RowWindows windows;
+    CodedWindows *coded = nullptr;
     RowList list = {};
     int64_t firstWindow = 0;
+
+    RowWindows &getWindows() {
+      return coded ? coded->getRowWindows() : windows;
+    }
+    const RowWindows &getWindows() const {
+      return const_cast<Class *>(this)->getWindows();
+    }
   };
   struct Turn {
     size_t rowClass;
@@ -108,7 +120,9 @@ private:
   template <typename Visit>
   void forEachState(const Class &own, size_t window, Visit &&visit) const;
   int getSlot(const Class &own, size_t window) const;
-  void place(Class &own, int64_t operandsWord);
+  void place(size_t rowClass);
+  void findCodes(const Class &own, const PlacedState &state, int64_t piece,
+                 uintptr_t address) const;
   void setSpans(Turn &turn) const;
   bool isFirst(size_t turn) const {
     return turn == 0 || turns[turn - 1].segment != turns[turn].segment;

@@ -38,20 +38,34 @@ struct RowWindow {
   int64_t beginFinish, endFinish;
 };
 
+/// What a window has of memory that is used again: in a slot of a ring, and for
+/// the f32 of codes.
+struct WindowBytes {
+  int64_t slot = 0;
+  int64_t floats = 0;
+
+  WindowBytes operator+(const WindowBytes &other) const {
+    return {slot + other.slot, floats + other.floats};
+  }
+  bool fitsIn(const WindowBytes &most) const {
+    return slot <= most.slot && floats <= most.floats;
+  }
+};
+
 /// The windows of one class. Cutting and copying allocate nothing.
 class RowWindows {
 public:
   /// Takes memory for the lists of a class, in so many windows at most.
   void reserve(const RowClass &rows, int64_t numWindows);
 
-  /// Cuts a list. `measure(row, first, last)` says of what memory a window has
-  /// `most` bytes how many the elements take: it has more where one piece, or
-  /// row of tiles, does. `inChunks`: chunks count elements. Of such a row
+  /// Cuts a list. `measure(row, first, last)` says how much of what a window
+  /// has `most` of the elements take: it has more where one piece, or row of
+  /// tiles, does. `inChunks`: chunks count elements. Of such a row
   /// `getCut(row)` says multiples of how many elements pieces begin at; 0: the
   /// row is one.
   template <typename Measure, typename GetCut>
-  void cut(const RowList &list, bool inChunks, int64_t most, Measure &&measure,
-           GetCut &&getCut);
+  void cut(const RowList &list, bool inChunks, const WindowBytes &most,
+           Measure &&measure, GetCut &&getCut);
   /// The rows of pieces as the class has them now.
   void copyRows(const RowList &list);
 
@@ -78,19 +92,20 @@ private:
 };
 
 template <typename Measure, typename GetCut>
-void RowWindows::cut(const RowList &list, bool inChunks, int64_t most,
-                     Measure &&measure, GetCut &&getCut) {
+void RowWindows::cut(const RowList &list, bool inChunks,
+                     const WindowBytes &most, Measure &&measure,
+                     GetCut &&getCut) {
   windows.clear();
   pieces.clear();
   chunks.clear();
   finishes.clear();
-  int64_t bytes = 0;
-  auto makeRoom = [&](int64_t more) {
-    if (windows.empty() || bytes + more > most) {
+  WindowBytes bytes;
+  auto makeRoom = [&](const WindowBytes &more) {
+    if (windows.empty() || !(bytes + more).fitsIn(most)) {
       open();
-      bytes = 0;
+      bytes = {};
     }
-    bytes += more;
+    bytes = bytes + more;
   };
   auto isOpen = [&](int64_t row) {
     return windows.back().beginPiece != int64_t(pieces.size()) &&

@@ -163,19 +163,6 @@ def test_memory():
     assert held == param.numel() * 2 * (1 + 4 / 64)
 
 
-def test_a_rank_of_columns_last_in_memory_is_refused():
-    torch.manual_seed(0)
-    param = torch.nn.Parameter(torch.randn(64, 8, 4, 4).to(memory_format=torch.channels_last))
-    optimizer = st.AdamW([param], state_dtype="q8")
-    param.grad = torch.randn_like(param)
-    before = param.detach().clone()
-    with pytest.raises(
-        errors.TensorError, match=r"kept as codes and has strides \[128, 1, 32, 8\]"
-    ):
-        optimizer.step()
-    assert torch.equal(param, before) and not optimizer.state
-
-
 @pytest.mark.parametrize("dtype", ["q8", None])
 def test_codes_without_scales_are_refused(dtype):
     params, optimizer = make()

@@ -6,7 +6,7 @@ import pytest
 from folder_faults import faults, run_with
 from samples import sample
 
-TESTS = "test_torch_cuda_stored and (skipped or bfloat16)"
+TESTS = "test_torch_cuda_stored and (skipped or test_one_of_two or (bfloat16 and not codes))"
 
 
 @pytest.mark.parametrize("fault", sample(faults("placed"), "faults of placed states", 2))
@@ -17,4 +17,4 @@ def test_a_fault_is_seen(fault):
 
 
 def test_there_are_some():
-    assert len(faults("placed")) >= 4
+    assert len(faults("placed")) >= 5

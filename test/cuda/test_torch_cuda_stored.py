@@ -113,25 +113,6 @@ def test_a_capture_is_refused(cuda, place):
         pair.optimizer.step()
 
 
-@pytest.mark.parametrize("shapes", [[(200, 300)], [(20000,), (80, 100)], [(80, 100), (20000,)]])
-def test_codes_are_refused(cuda, place, shapes):
-    """Those on disk, and those in memory beside states on disk, in any order."""
-    pair = Stored(cuda, KINDS["adamw"], place, shapes=shapes, state_dtype="q8")
-    pair.give(0)
-    words = "states lie on disk, and states are codes: a plan on CUDA device 0 has one or the other"
-    with pytest.raises(errors.StepcError, match=words):
-        pair.optimizer.step()
-
-
-def test_codes_that_come_later_are_refused(cuda, place):
-    pair = Stored(cuda, KINDS["adamw"], place, shapes=[(20000,), (80, 100)], state_dtype="q8")
-    pair.give(0, absent={1})
-    pair.optimizer.step()
-    pair.give(1)
-    with pytest.raises(errors.StepcError, match="a plan on CUDA device 0 has one or the other"):
-        pair.optimizer.step()
-
-
 def test_a_file_that_fails_behind_a_norm(cuda, place, tmp_path):
     """The traversal of clipping has run, and has changed nothing that anybody has."""
     pair = Stored(cuda, KINDS["clipped"], place)

@@ -285,24 +285,43 @@ TEST_F(CodesTest, scalesThatCannotBe) {
          "'momentum_buffer' share memory");
 }
 
-TEST_F(CodesTest, parametersThatCannotHaveThem) {
-  Array turned(Type::F32, {kRows, kColumns}, Layout::ColumnMajor);
-  binding.param = turned.dl();
-  refuse(STEPC_LAYOUT_UNSUPPORTED,
-         "tensor 'w': parameter has strides [1, 70], with states that are kept "
-         "as codes its elements must lie in row-major order, without gaps");
-  binding.param = param.dl();
+/// Blocks lie along the rows of the shape, of parameters by columns, too, which
+/// may become so, and for gradients that lie as they like.
+TEST_F(CodesTest, parametersByColumns) {
+  binding.states = nullptr;
   ASSERT_OK(bind());
-  EXPECT_REFUSED(
-      STEPC_LAYOUT_UNSUPPORTED,
-      "tensor 'w': parameter has strides [1, 70], with states that are kept as "
-      "codes its elements must lie in row-major order, without gaps",
-      stepcPlanSetParam(plan.get(), 0, turned.dl()));
-  // The gradient may lie as it likes.
-  Array other(Type::F32, {kRows, kColumns}, Layout::ColumnMajor);
-  other.fill(3);
-  ASSERT_OK(stepcPlanSetGrad(plan.get(), 0, other.dl()));
+  Array turned(Type::F32, {kRows, kColumns}, Layout::ColumnMajor);
+  turned.fill(1);
+  PlanPtr other = makePlan(getToy());
+  ASSERT_OK(stepcPlanAddGroup(other.get(), nullptr, 0, nullptr, 0, nullptr));
+  StepcBinding own = binding;
+  own.param = turned.dl();
+  ASSERT_OK(stepcPlanBind(other.get(), &own, 1, nullptr));
+  auto compare = [&] {
+    ASSERT_OK(stepcStep(plan.get()));
+    ASSERT_OK(stepcStep(other.get()));
+    for (int64_t k = 0; k < kRows * kColumns; ++k)
+      ASSERT_EQ(param.get(k), turned.get(k)) << k;
+    for (const char *name : {"second", "momentum_buffer"}) {
+      DLTensor codes, others;
+      ASSERT_OK(stepcPlanGetState(plan.get(), 0, name, &codes));
+      ASSERT_OK(stepcPlanGetState(other.get(), 0, name, &others));
+      EXPECT_EQ(0, std::memcmp(codes.data, others.data, kRows * kColumns));
+    }
+  };
+  compare();
+  Array turnedGrad(Type::F32, {kRows, kColumns}, Layout::ColumnMajor);
+  turnedGrad.fill(2);
+  ASSERT_OK(stepcPlanSetGrad(other.get(), 0, turnedGrad.dl()));
+  compare();
+  Array now(Type::F32, {kRows, kColumns}, Layout::ColumnMajor);
+  for (int64_t k = 0; k < kRows * kColumns; ++k)
+    now.set(k, param.get(k));
+  ASSERT_OK(stepcPlanSetParam(plan.get(), 0, now.dl()));
   ASSERT_OK(stepcStep(plan.get()));
+  ASSERT_OK(stepcStep(other.get()));
+  for (int64_t k = 0; k < kRows * kColumns; ++k)
+    ASSERT_EQ(now.get(k), turned.get(k)) << k;
 }
 
 TEST_F(CodesTest, gradientsInTheirMemory) {

@@ -213,10 +213,7 @@ def test_what_the_root_and_ddp_take(tmp_path):
 def test_what_there_is_not(model):
     found = advise(model, "--device", "cuda")
     assert found["memory_per_rank"] == 80e9
-    reasons = {rung["refused"] for rung in found["rungs"]}
-    assert reasons == {"", advice.NOT_ON_CUDA}
-    codes = {r["place"]: r["refused"] for r in found["rungs"] if r["state"] == "q8"}
-    assert codes == {"memory": "", "host": "", "disk": advice.NOT_ON_CUDA}
+    assert {rung["refused"] for rung in found["rungs"]} == {""}
     # In the host's memory states take the bus, both ways at once.
     on_host = next(r for r in found["rungs"] if r["place"] == "host")
     on_disk = next(r for r in found["rungs"] if r["place"] == "disk")

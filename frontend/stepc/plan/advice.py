@@ -29,7 +29,6 @@ LAYOUTS = {"ddp": 0, "zero1": 1, "zero2": 2, "fsdp2": 3}  # and stages
 STATES = (None, "bf16", "q8")
 MEMORY, HOST, DISK = "memory", "host", "disk"
 BUS = "bus"
-NOT_ON_CUDA = "CUDA devices refuse codes on disk"
 
 
 @dataclass(frozen=True)
@@ -175,18 +174,16 @@ def _rungs(plan: Plan, budget: Budget, device: str, source: Source) -> Iterator[
         rung.bound = max(rung.seconds, key=rung.seconds.get)
         own = max(rung.seconds[MEMORY], rung.seconds.get(DISK, 0.0), rung.seconds.get(BUS, 0.0))
         rung.seconds["step"] = own + rung.seconds["link"]
-        rung.refused = _refusal(plan, place, stored, device)
+        rung.refused = _refusal(place, stored)
         rung.fits = not rung.refused and rung.total <= budget.memory
         rung.constructor = constructor(plan.package.name, source, rung, request.gradients)
         yield rung
 
 
-def _refusal(plan: Plan, place: str, stored: disk.OnDisk, device: str) -> str:
+def _refusal(place: str, stored: disk.OnDisk) -> str:
     if place == MEMORY:
         return ""
-    if place == DISK and device == "cuda" and plan.package.kept.keeps_codes:
-        return NOT_ON_CUDA
-    return "" if stored.states else "no state is large enough to lie elsewhere"
+    return """" if stored.states else "no state is large enough to lie elsewhere"
 
 
 # --- The line -----------------------------------------------------------------

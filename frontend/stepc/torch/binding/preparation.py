@@ -190,13 +190,15 @@ class Preparation:
                     usable = stored.home.has(given) and given.dtype is dtype
                 else:
                     usable = _is_usable(shown, member, dtype, shape)
-                if usable:
+                if usable and (not one.format or given.is_contiguous()):
                     member.states[slot], member.shown[slot] = given, shown
                     continue
                 given = in_memory(given)
             elif name in self._of_params and shape is None:
                 given = member.own.detach()
             home = None if stored is None else stored.home
+            if one.format and not member.own.is_contiguous():
+                shape = one.part  # codes are row-major, however the parameter lies
             request = _states.Request(
                 member.own, name, dtype, one.init, given, shape, member.joint, home
             )

@@ -29,7 +29,7 @@ class Adam(OfBits, torch.optim.Optimizer):
     least ``min_8bit_size`` elements in rows of at least 32, whatever ranks have of them. These
     codes are not those of bitsandbytes, in which small second moments beside large ones become
     0; here none does. A gradient that is NaN makes its element NaN; bitsandbytes' CUDA kernels of
-    8 bits leave it out. On CUDA devices states on disk (``place``) cannot be of 8 bits.
+    8 bits leave it out.
 
     Args:
         params: parameters, named parameters, or dicts of parameter groups.
