@@ -89,7 +89,9 @@ public:
   bool moveGrad(int64_t id, const DLTensor &param,
                 const DLTensor &grad) noexcept;
 
-  bool isPoisoned() const { return engine->isBroken(); }
+  /// Not as long as a step whose store has failed goes through what other ranks
+  /// wait for.
+  bool isPoisoned() const { return engine->isBroken() && !failure; }
 
 private:
   friend class Binder;

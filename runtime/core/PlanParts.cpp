@@ -104,6 +104,7 @@ void Plan::bring() {
     readyEntries.clear();
     beforeWait();
   } catch (const Error &error) {
+    failure.reset();
     inPass ? dropPass() : dropParts();
     if (!written && !engine->isBroken() &&
         error.getStatus() == STEPC_COMMUNICATION_ERROR)
@@ -114,6 +115,7 @@ void Plan::bring() {
     engine->poison();
     throw;
   } catch (...) {
+    failure.reset();
     inPass ? dropPass() : dropParts();
     engine->poison();
     throw;

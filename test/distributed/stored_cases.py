@@ -250,6 +250,87 @@ def a_file_that_fails_on_one_rank_of_zero():
             assert ("rank 2: " in str(error)) == (dist.get_rank() != 2), error
 
 
+def in_a_pass(optimizer, params, own):
+    """Gradients come one by one, the last parameter's first."""
+    give(params, own)
+    came = [(param, param.grad) for _, param in reversed(params)]
+    for param, _ in came:
+        param.grad = None
+    for param, grad in came:
+        param.grad = grad
+        optimizer._backward.came(param)
+        assert param.grad is None
+
+
+@case
+def a_file_that_fails_on_one_rank_in_a_backward_pass():
+    """It goes through the pass with the others, who hear of it behind that."""
+    values, grads = values_of()
+    for way in ("both", "fsdp2"):
+        folder = tempfile.mkdtemp()
+        params = spread(WAYS[way], mesh(way), values)
+        place = st.Place("disk", path=folder, window_bytes=1 << 16)
+        optimizer = adamw(params, place=place, fused_backward=True)
+        for step in range(2):
+            saved = copy.deepcopy(optimizer.state_dict())
+            if step and dist.get_rank() == 2:
+                os.truncate(file_in(folder), 1 << 16)
+            in_a_pass(optimizer, params, grads[step])
+            if step == 0:
+                optimizer.step()
+        error = refusal_of(optimizer)
+        assert error.torn or dist.get_rank() == 2, error
+        assert "has become shorter" in str(error), error
+        assert ("rank 2: " in str(error)) == (dist.get_rank() != 2), error
+        try:
+            optimizer.step()
+        except errors.StatusError as refusal:
+            assert "load a state to go on" in str(refusal), refusal
+        else:
+            raise AssertionError("it went on")
+        optimizer.load_state_dict(saved)
+        in_a_pass(optimizer, params, grads[0])
+        optimizer.step()
+
+
+@case
+def a_file_that_one_rank_cannot_make_in_a_backward_pass():
+    values, grads = values_of()
+    folder = tempfile.mkdtemp()
+    params = spread(WAYS["fsdp2"], mesh("fsdp2"), values)
+    path = folder if dist.get_rank() != 1 else f"{folder}/none"
+    optimizer = adamw(params, place=st.Place("disk", path=path), fused_backward=True)
+    in_a_pass(optimizer, params, grads[0])
+    error = refusal_of(optimizer)
+    assert ("rank 1: " in str(error)) == (dist.get_rank() != 1), error
+
+
+@case
+def a_file_that_fails_on_one_rank_of_zero_in_a_backward_pass():
+    values, grads = values_of()
+    for kind in (adamw, lambda ps, **more: st.apex.FusedLAMB(ps, **more)):
+        folder = tempfile.mkdtemp()
+        params = plain(values)
+        place = st.Place("disk", path=folder, window_bytes=1 << 16)
+        zero = st.Zero(2, bucket_bytes=1 << 16)
+        optimizer = kind(params, place=place, zero=zero, fused_backward=True)
+        for step in range(2):
+            if step and dist.get_rank() == 2:
+                os.truncate(file_in(folder), 1 << 16)
+            sum((param * grads[step][n]).sum() for n, param in params).backward()
+            if step == 0:
+                optimizer.step()
+        error = refusal_of(optimizer)
+        assert error.torn and "has become shorter" in str(error), error
+        assert ("rank 2: " in str(error)) == (dist.get_rank() != 2), error
+        try:
+            optimizer.step()
+        except errors.StatusError as refusal:
+            assert "load a state to go on" in str(refusal), refusal
+        else:
+            raise AssertionError("it went on")
+
+
 @case
 def a_file_that_one_rank_cannot_make():
     """No rank steps; and all do where it can."""

@@ -232,7 +232,7 @@ def test_what_there_is_not(model):
     assert of_floats["elsewhere"] < of_codes["elsewhere"] < 1.5 * of_floats["elsewhere"]
     text = command.run(["adamw", "--model", str(model), "--ranks", "4", "--advise",
                         "--device", "cuda"])  # fmt: skip
-    assert "refused: CUDA devices refuse codes on disk" in text and "the first that fits:" in text
+    assert "refused:" not in text and "the first that fits:" in text
     text = command.run(["adamw", "--model", str(model), "--ranks", "4", "--advise",
                         "--memory-per-rank", "1e5"])  # fmt: skip
     assert "none fits, the least is" in text and "bound by their arithmetic" in text

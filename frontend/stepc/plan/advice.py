@@ -183,7 +183,7 @@ def _rungs(plan: Plan, budget: Budget, device: str, source: Source) -> Iterator[
 def _refusal(place: str, stored: disk.OnDisk) -> str:
     if place == MEMORY:
         return ""
-    return """" if stored.states else "no state is large enough to lie elsewhere"
+    return "" if stored.states else "no state is large enough to lie elsewhere"
 
 
 # --- The line -----------------------------------------------------------------

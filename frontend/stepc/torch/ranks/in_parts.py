@@ -10,12 +10,18 @@ that nothing of the pass reads its parameters any more. Else the sums stay until
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import torch
 
 from ... import errors
 from . import alike as _alike
 from .blocks import planned_here, spread_gradients
 from .dtensor import is_dtensor
+from .files import failure_of, refuse_failure
+
+T = TypeVar("T")
 
 
 def _refuse_redistribution(part) -> None:
@@ -36,6 +42,7 @@ class InParts:
 
     _is_due = False  # whether this step compares what it steps with
     _differs = False  # whether ranks have stepped with other gradients, or may have
+    _file_failure: errors.StoreError | None = None  # of this rank in the step under way
 
     @property
     def crosses(self) -> bool:
@@ -50,8 +57,11 @@ class InParts:
             return False
         self._refuse_parts_of_sums()
         self._local.follow()
+        self._file_failure = None
         if self._inner is None:
-            self._bind()
+            self._until_the_end(self._bind)
+            if self._file_failure is not None:
+                return True
         if self.crosses:
             self._zero.forget_noted()
             self._differs = False
@@ -64,6 +74,18 @@ class InParts:
             frozen = planned_here(part for part in self._zero if not part.param.requires_grad)
             self._inner.say_absent([local for local in frozen if self._inner.has(local)])
         return True
+
+    def _until_the_end(self, call: Callable[[], T]) -> T | None:
+        """What the call returns. A failure of this rank's file is kept until the step ends where
+        other ranks are in the pass, and wait for what this one reduces in it; nothing of it is
+        stepped from then on."""
+        try:
+            return call()
+        except errors.StoreError as error:
+            if not self._have_files or self.crosses or not self._torch_mesh.shared_axes:
+                raise
+            self._file_failure = error
+            return None
 
     def _agree_on_step(self, optimizer) -> None:
         """That ranks are about to step with the same: before a gradient crosses, as backends end
@@ -116,6 +138,8 @@ class InParts:
         """Steps parameters, which have gradients in their own placements, between begin and end,
         or has their gradients cross. Returns the plan's ids of them."""
         parts = [self._part_of[id(param)] for param in params]
+        if self._file_failure is not None:
+            return []
         for part in parts:
             if not self.crosses:
                 _refuse_redistribution(part)
@@ -124,7 +148,7 @@ class InParts:
         try:
             if self.crosses:
                 return self._send(parts)
-            ids = self._inner.step_some(planned_here(parts))
+            ids = self._until_the_end(lambda: self._inner.step_some(planned_here(parts))) or []
         finally:
             for part in parts:
                 if part.local is not part.param and not self.keeps_gradients:
@@ -155,13 +179,24 @@ class InParts:
         """Ends it; ``stepped``: ids of the tensors that took part. ``abandons``: the gradients
         that have not come will not, as the pass has ended with an error."""
         if not self.crosses:
-            self._inner.end(stepped)
+            failure, self._file_failure = self._file_failure, None
+            if failure is None:
+                self._inner.end(stepped)
+            if self._have_files and not abandons:
+                refuse_failure(self._torch_mesh, failure)
             return self._show()
         self._send_late(abandons)
+        took = stepped if self.keeps_gradients else set()
         try:
-            self._inner.end(stepped if self.keeps_gradients else set(), abandons=abandons)
+            failure = failure_of(lambda: self._inner.end(took, abandons=abandons))
         finally:
             self._end_crossing()
+        if failure is not None:
+            failure.torn = True  # other ranks have gone on
+        if self._have_files and not abandons:
+            refuse_failure(self._torch_mesh, failure)
+        elif failure is not None:
+            raise failure
         if not self._zero.how.local_gradients and not abandons:
             self._compare_reduced()
 
