@@ -9,6 +9,7 @@ import math
 import operator
 import os
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -26,7 +27,8 @@ class Request:
     """A state that a parameter needs, with the value of ``source`` or ``init``.
 
     ``shape`` None: like the parameter in shape and memory order; else dense. Those of one name
-    and one ``joint`` lie one behind the other, in the order of the requests.
+    and one ``joint`` lie one behind the other, in the order of the requests; or as ``pieces_of``
+    cuts the line that has all their elements, if all of them have it.
     """
 
     param: torch.Tensor
@@ -37,6 +39,7 @@ class Request:
     shape: tuple[int, ...] | None = None
     joint: int | None = None
     home: StoredStates | HostMemory | None = None  # where it lies, or None: where param does
+    pieces_of: Callable[[torch.Tensor], list[torch.Tensor]] | None = None
     is_small: bool = False
 
     def __post_init__(self):
@@ -148,8 +151,11 @@ def _join(requests, members: list[int], tensors: list) -> None:
     sizes = [math.prod(shape) for shape, _ in layouts]
     first = requests[members[0]]
     line = torch.empty(sum(sizes), dtype=first.dtype, device=first.param.device)
-    for i, part, (shape, _) in zip(members, line.split(sizes), layouts, strict=True):
-        tensors[i] = part.view(shape)
+    made = first.pieces_of(line) if first.pieces_of is not None else []
+    if len(made) != len(members):
+        made = [part.view(s) for part, (s, _) in zip(line.split(sizes), layouts, strict=True)]
+    for i, part in zip(members, made, strict=True):
+        tensors[i] = part
 
 
 def _alone(view: torch.Tensor) -> torch.Tensor:

@@ -202,6 +202,7 @@ class Preparation:
             request = _states.Request(
                 member.own, name, dtype, one.init, given, shape, member.joint, home
             )
+            request.pieces_of = member.pieces_of if shape is None else None
             missing.append((slot, request))
         return missing
 

@@ -33,6 +33,10 @@ class Seen:
         """Of a whole parameter; ObstacleError where the view does not fit it."""
         return shape_seen(self.view, shape, self.name, part=False, error=_refused)
 
+    def lies_apart(self, shape: Shape) -> bool:
+        """Whether the plan steps a parameter as blocks that have strides of their own."""
+        return self.blocks is not None and self.blocks.lies_apart(shape)
+
     def states(self, shape: Shape) -> dict[str, WholeState]:
         """Those of a parameter as the user has them: in its shape where they have all dims that are
         seen, else as they are seen."""
@@ -44,7 +48,7 @@ class Seen:
         return state.each(lambda own: self._as_own(own, shape))
 
     def _as_own(self, state: WholeState, shape: Shape) -> WholeState:
-        if self.is_full(state):
+        if self.is_full(state, shape):
             return state._replace(shape=shape, of_param=tuple(range(len(shape))))
         dims = tuple(None if of is None else self.view.own_dim(of) for of in state.of_param)
         made = state._replace(of_param=dims)
@@ -52,8 +56,9 @@ class Seen:
             made = made._replace(of_param=(None,) * len(dims))
         return made
 
-    def is_full(self, state: WholeState) -> bool:
-        return state.is_full(len(self.view.seen))
+    def is_full(self, state: WholeState, shape: Shape) -> bool:
+        """Whether it has all dims that are seen of a parameter of the shape."""
+        return state.is_full(self.view.count_of_dims(shape))
 
 
 class Part:
@@ -151,7 +156,7 @@ class Part:
             return state
         shape = tuple(self.local.shape) if self.is_sharded else self.whole_shape
         found = self.seen.states_of(self.seen_here).get(name)
-        if found is None or not self.seen.is_full(found := found.of(state)):
+        if found is None or not self.seen.is_full(found := found.of(state), shape):
             return state
         before, after = order(shape, found.shape)
         return state.reshape(after) if tuple(state.shape) == before else state

@@ -1,11 +1,12 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Parameters that a plan steps as several tensors, its blocks: the parts of a sum in a ``view``,
-and the matrices of a view of more dims where rules take one.
+the matrices of a view of more dims where rules take one, and what a long dim is cut into.
 
 To the plan each block is a tensor of its own, with states, a gradient and a count. In the memory of
 the parameter they lie one behind the other, and so do they of each state: the user has one tensor
-of it. It is of the parameter's shape where the state has all dims of a block. Others have the
+of it. But of what is cut along its columns (:mod:`~stepc.torch.tensors.cutting`) blocks have the
+strides of the parameter; so have they of states of its shape. A state is of the parameter's shape where the state has all dims of a block. Others have the
 leading dims of the view before their own; of parts of a sum, as many as there are parts; and where
 parts have states of several sizes they are one line of elements.
 """
@@ -27,6 +28,7 @@ from ..binding.codes import encode
 from ..binding.rules import Slot, WholeState
 from ..binding.state_map import StateMap
 from ..tensors.dlpack import set_grad
+from ..tensors.cutting import Cutting
 from ..tensors.patterns import View
 
 Shape = tuple[int, ...]
@@ -40,7 +42,7 @@ class BlocksOf:
     ``states_of``: those of one block. ``one_by_one``: whether rules take one matrix.
     """
 
-    def __init__(self, view: View, one_by_one: bool, states_of: StatesOf):
+    def __init__(self, view: View | Cutting, one_by_one: bool, states_of: StatesOf):
         self._view, self._one_by_one, self._states_of = view, one_by_one, states_of
 
     def shapes(self, shape: Shape) -> list[Shape]:
@@ -51,6 +53,18 @@ class BlocksOf:
         if not self._one_by_one:
             return seen
         return [own[-2:] for own in seen for _ in range(math.prod(own[:-2]))]
+
+    def cut(self, tensor: torch.Tensor, shape: Shape, numbers: range) -> list[torch.Tensor]:
+        """Those of these numbers of a tensor that has their elements, of a parameter of the shape:
+        views, of a contiguous one."""
+        if isinstance(self._view, Cutting):
+            return self._view.cut(tensor, shape) if numbers else []
+        shapes = self.shapes(shape)
+        return pieces(tensor, [shapes[number] for number in numbers])
+
+    def lies_apart(self, shape: Shape) -> bool:
+        """Whether blocks of a parameter have strides of their own."""
+        return isinstance(self._view, Cutting) and self._view.lies_apart(shape)
 
     def of_block(self, shape: Shape) -> dict[str, WholeState]:
         return self._states_of(shape)
@@ -77,7 +91,16 @@ class BlocksOf:
         shapes = self.shapes(seen)
         found = [self._states_of(shape) for shape in shapes]
         names = dict.fromkeys(itertools.chain.from_iterable(found))
+        if isinstance(self._view, Cutting) and len(shapes) == 1:
+            return {name: _alone(seen, shapes[0], own) for name, own in found[0].items()}
         return {name: _together(seen, shapes, [own.get(name) for own in found]) for name in names}
+
+
+def _alone(seen: Shape, shape: Shape, state: WholeState) -> WholeState:
+    """A state of what a limit does not cut: as it is, but for the parameter's shape."""
+    if state.is_full(len(shape)):
+        return state._replace(shape=seen, of_param=tuple(range(len(seen))))
+    return state._replace(of_param=(None,) * len(state.shape))
 
 
 def _together(seen: Shape, shapes: list[Shape], states: list[WholeState | None]) -> WholeState:
@@ -105,13 +128,13 @@ class Blocks:
     _spread: torch.Tensor | None = None  # the gradient of which each has its part
 
     def __init__(self, of: BlocksOf, local: torch.Tensor, shape: Shape, *, before: int = 0):
-        self._of, self.local, self.shapes = of, local, of.shapes(shape)
+        self._of, self.local, self.shapes, self._shape = of, local, of.shapes(shape), shape
         with torch.no_grad():
             line, nothing = local.detach().reshape(-1), local.detach().new_empty(0)
             sizes = itertools.accumulate(map(math.prod, self.shapes[before:]))
             ends = [end for end, size in enumerate(sizes, before + 1) if size == line.numel()]
             self._own = range(before, ends[-1] if line.numel() else before)
-            self.here = pieces(line, [self.shapes[number] for number in self._own])
+            self.here = of.cut(local.detach(), shape, self._own)
         for tensor in self.here:
             tensor.requires_grad_(local.requires_grad)
         behind = len(self.shapes) - self._own.stop
@@ -139,7 +162,9 @@ class Blocks:
         if grad is not None and grad is self._spread:
             return
         self._spread = grad if grad is not None and grad.is_contiguous() else None
-        own = [None] * len(self.here) if grad is None else pieces(grad.detach(), self._shapes_here)
+        own = [None] * len(self.here)
+        if grad is not None:
+            own = self._of.cut(grad.detach(), self._shape, self._own)
         for tensor, part in zip(self.here, own, strict=True):
             set_grad(tensor, part)
 
@@ -165,7 +190,7 @@ class Blocks:
                         f"{wholes[name].shape}",
                         "STEPC_SHAPE_MISMATCH",
                     )
-                self._split(name, value, parts)
+                self._split(name, value, parts, wholes[name])
                 continue
             parts[0][name] = value  # what nobody knows is refused for the first
             if name == COUNT and isinstance(value, torch.Tensor):
@@ -174,7 +199,27 @@ class Blocks:
         for tensor, own in zip(self.here, parts, strict=True):
             state.put_quietly(tensor, own)
 
-    def _split(self, name: str, value: torch.Tensor, parts: list[dict]) -> None:
+    def _is_full(self, whole: WholeState) -> bool:
+        """Whether a state of what is cut along columns lies as the parameter does."""
+        return self.lies_apart and whole.is_full(len(self._shape))
+
+    @property
+    def lies_apart(self) -> bool:
+        """Whether they have strides of their own."""
+        return self._of.lies_apart(self._shape)
+
+    def pieces_of(self, whole: torch.Tensor) -> list[torch.Tensor]:
+        """The blocks of a tensor that has the parameter's elements; none of one with others, as a
+        state that not all blocks have."""
+        if whole.numel() != math.prod(self._shape):
+            return []
+        return self._of.cut(whole, self._shape, self._own)
+
+    def _split(self, name: str, value: torch.Tensor, parts: list[dict], whole: WholeState) -> None:
+        if self._is_full(whole):
+            for own, piece in zip(parts, self.pieces_of(value.detach()), strict=True):
+                own[name] = piece
+            return
         of_blocks = [self._of.of_block(shape) for shape in self._shapes_here]
         having = [number for number, own in enumerate(of_blocks) if name in own]
         shapes = [of_blocks[number][name].shape for number in having]
@@ -188,7 +233,12 @@ class Blocks:
         made = {}
         for name in dict.fromkeys(itertools.chain.from_iterable(found)):
             own = [items[name] for items in found if name in items]
-            made[name] = _join(own, wholes[name].shape) if name in wholes else own[0]
+            if name not in wholes:
+                made[name] = own[0]
+            elif self._is_full(wholes[name]):
+                made[name] = _join(own, wholes[name].shape, self.pieces_of)
+            else:
+                made[name] = _join(own, wholes[name].shape)
         return made
 
     def slots(self, slots_of: Callable[[torch.Tensor, Layout], list[Slot]], layout: Layout):
@@ -237,19 +287,29 @@ def pieces(tensor: torch.Tensor, shapes: list[Shape]) -> list[torch.Tensor]:
     return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def _join(parts: list[torch.Tensor], shape: Shape) -> torch.Tensor:
-    """The tensor of which these are pieces."""
+def _join(
+    parts: list[torch.Tensor],
+    shape: Shape,
+    cut: Callable[[torch.Tensor], list[torch.Tensor]] | None = None,
+) -> torch.Tensor:
+    """The tensor of which these are pieces: one behind the other, or as ``cut`` makes them."""
     at = parts[0].storage_offset()
     for part in parts:
         same = part.untyped_storage()._cdata == parts[0].untyped_storage()._cdata
-        if part.numel() and not (same and part.storage_offset() == at):
+        lies = cut is not None or part.storage_offset() == at
+        if part.numel() and not (same and lies):
             raise errors.StepcError("the states of a parameter's blocks do not lie together")
         at += part.numel()
     if at - parts[0].storage_offset() != math.prod(shape):
         raise errors.StepcError("the states of a parameter's blocks are not all there")
     inner = (max(extent, 1) for extent in shape[:0:-1])
     strides = list(itertools.accumulate(inner, operator.mul, initial=1))[::-1] if shape else ()
-    return parts[0].as_strided(shape, strides, parts[0].storage_offset())
+    whole = parts[0].as_strided(shape, strides, parts[0].storage_offset())
+    if cut is not None:
+        pairs = zip(parts, cut(whole), strict=True)
+        if any((a.data_ptr(), a.stride()) != (b.data_ptr(), b.stride()) for a, b in pairs):
+            raise errors.StepcError("the states of a parameter's blocks do not lie as it does")
+    return whole
 
 
 def planned_here(parts: Iterable) -> list[torch.Tensor]:

@@ -73,6 +73,7 @@ class LocalOptimizer:
         member.sends_states = part.sends_states
         if id(member.param) in self._numbers:
             member.joint = id(part)
+            member.pieces_of = part.blocks.pieces_of if part.blocks.lies_apart else None
         if part.entry is not None:
             number = self._numbers.get(id(member.param))
             member.layout, member.entry, member.cut = part.bound, part.entry, part.own

@@ -43,6 +43,7 @@ from ..._describe import is_scale
 from ..binding.groups import rules_of
 from ..binding.precision import Kept
 from ..binding.rules import Coded, Rules, WholeState, whole_states
+from ..tensors.cutting import Cutting
 from ..tensors.dlpack import set_grad
 from ..tensors.members import ObstacleError, label_of, parameter_name
 from ..tensors.patterns import View, has_views, view_of
@@ -219,6 +220,12 @@ def _seen(optimizer, group: dict, name: str, view: View, states_of: StatesOf) ->
         raise ObstacleError(
             f"{name} has {view}, by which it is stepped as several tensors, and its state {names} "
             "is of all of it",
+            False,
+        )
+    if isinstance(view, Cutting) and optimizer._kept.keeps_codes:
+        raise ObstacleError(
+            f"{name} has {view}, whose blocks have strides, and state_dtype keeps states as codes, "
+            "which have none",
             False,
         )
     blocks = BlocksOf(view, one_by_one, states_of)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 import ctypes
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -66,6 +66,8 @@ class Member:
     gets: Tensor | None = None  # which rule, variant and states
     sends_states: bool = False  # whether other ranks are sent parts of them
     joint: int | None = None  # which members' states of a name lie one behind the other
+    # Of these what cuts a line of all elements, where blocks have strides of their own.
+    pieces_of: Callable[[torch.Tensor], list[torch.Tensor]] | None = None
     plan_group: int | None = None  # which of the plan, where that is not the optimizer's
 
     @property

@@ -9,6 +9,8 @@ has a name and an argument beside the text: ``"(h n) m -> h n m", h=3``.
 
 A first dim may be a sum, of parts that have a view each, which ``rearrange`` does not know:
 ``"(4 n + n + n) m -> 4 n m + n m + n m"``.
+
+A text without an arrow is one of :mod:`.cutting`: ``"blocks(1024)"``.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.parameter import is_lazy
 
+from . import cutting
 from .members import parameter_name
 
 KEY = "view"
@@ -112,6 +115,10 @@ class View:
                 f"{self} is of {_counted(len(self.own))}, and the shape is {tuple(shape)}"
             )
 
+    def count_of_dims(self, shape: tuple[int, ...]) -> int:
+        """How many of a parameter of this shape are seen."""
+        return len(self.seen)
+
     def own_dim(self, number: int) -> int | None:
         """The dim of the parameter that a seen one is, neither cut nor merged; None where there
         is none."""
@@ -195,7 +202,12 @@ def _check(view: View) -> None:
 
 
 @functools.lru_cache(maxsize=256)
-def _parsed(text: str) -> View:
+def _parsed(text: str) -> View | cutting.Cutting:
+    if cutting.is_cutting(text):
+        try:
+            return cutting.parse(text)
+        except ValueError as error:
+            raise _NoViewError(str(error)) from None
     sides = text.split("->")
     if len(sides) != 2:
         raise _NoViewError(f"has {len(sides) - 1} '->', expected one")
@@ -240,7 +252,7 @@ def _runs(dim: Dim) -> Iterator[tuple[bool, Iterator[str]]]:
     return itertools.groupby(dim, lambda atom: atom == _PLUS)
 
 
-def parse(text: str, whose: str = "") -> View:
+def parse(text: str, whose: str = "") -> View | cutting.Cutting:
     """ValueError, naming what is wrong, for a text that is no view. ``whose`` is behind it then."""
     try:
         return _parsed(text)
@@ -248,7 +260,7 @@ def parse(text: str, whose: str = "") -> View:
         raise ValueError(f"view '{text}'{whose} {error}") from None
 
 
-def view_of(group: dict, number: int | None = None) -> View | None:
+def view_of(group: dict, number: int | None = None) -> View | cutting.Cutting | None:
     """Of a parameter group, of which errors say the number; TypeError and ValueError."""
     text, whose = group.get(KEY), "" if number is None else f" of group {number}"
     if text is None:

@@ -305,6 +305,8 @@ class SharedPart(ZeroPart):
 
 def has_rows(inner) -> bool:
     """Whether a part is one of a larger tensor, whose elements are not a range of it."""
+    if inner.seen is not None and inner.seen.lies_apart(tuple(inner.local.shape)):
+        return True  # an entry has row-major tensors: an owner steps it
     return inner.local.dim() > 0 and inner.is_sharded
 
 
