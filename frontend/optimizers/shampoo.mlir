@@ -23,7 +23,7 @@
 // momentum * b in the last line.
 //
 // Where the authors' differs: they cut what has a dim of more than max_preconditioner_dim
-// into blocks, and make one dim of small ones. Here a matrix is what is preconditioned. A
+// into blocks, and make one dim of small ones; that is the frontend's, by views. Here a
 // longer dim has no factor, and the exponent of the other is -1/2, as where a dim is 1. A
 // matrix without a factor, a vector and a scalar are stepped by the grafting method alone.
 // An infinite element or NaN goes into the roots, which are not made again and again before

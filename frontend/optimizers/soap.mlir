@@ -19,8 +19,8 @@
 // alpha_t; so does one in which a basis is not there, as where a checkpoint has none. At the
 // end of a step m is in the basis of the next one, as the authors' is; it is turned where the
 // basis changes, and they turn it out of it and in again in each step. A dim of more than
-// max_precond_dim elements has no basis; a vector has none (the authors'
-// precondition_1d=False), and without precondition nothing has. With normalize_grads u is
+// max_precond_dim elements has no basis; a vector has none, unless it is seen as a row (the
+// authors' precondition_1d), and without precondition nothing has. With normalize_grads u is
 // divided by the root of its mean square. R of qr has no negative number on its diagonal
 // here; the authors' is LAPACK's. m has the signs of the basis, and u does not depend on
 // them.

@@ -184,7 +184,7 @@ SAID = [
          "use_pin_memory shampoo_pt2_compile_config shampoo_runtime_config concurrency_config",
          "none: how their code runs"),
         ("distributed_shampoo", "DistributedShampoo", "distributed_config",
-         "none: DTensors are seen, and `zero=` is for replicas"),
+         "`target_parameter_dimensionality=`; DTensors are seen, and `zero=` is for replicas"),
         # --- pytorch_optimizer
         ("pytorch_optimizer", "APOLLO AdaFactor CAME Lamb Lion NorMuon",
          "weight_decouple fixed_decay", _DECAYS),

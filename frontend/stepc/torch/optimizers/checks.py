@@ -15,7 +15,7 @@ from ..._log import log
 from ..tensors.callers import level_of_caller
 from ..tensors.members import named_in
 from ..tensors.patterns import KEY as VIEW
-from ..tensors.patterns import seen_shapes
+from ..tensors.patterns import SEEN, seen_shapes
 
 MAX_DIMS = 65  # more than a tensor has
 
@@ -141,6 +141,24 @@ def tell_of_fallbacks(
         RuntimeWarning,
         stacklevel=level_of_caller(),
     )
+
+
+def give_view(group: dict, text: str | None) -> None:
+    """Gives a group that is added the view that its other keys ask for; ValueError where the caller
+    has given another."""
+    if text is not None and group.get(VIEW) is None:
+        group[VIEW] = text
+    check_given_view(group, text)
+
+
+def check_given_view(group: dict, text: str | None) -> None:
+    """ValueError where a group's keys, which may have been set since, ask for another view."""
+    given = group.get(VIEW, group.get(SEEN))
+    if text is not None and given != text:
+        raise ValueError(
+            f"the group has view '{given}', and its other keys ask for '{text}': a "
+            "parameter keeps the blocks that it began with, and either says which"
+        )
 
 
 class CheckedGroups:

@@ -10,7 +10,19 @@ from typing import NamedTuple
 import torch
 
 from ..binding.hypers import BETAS, named
-from .checks import check_dims, check_one, check_whole, least_extents, params_of, tell_of_fallbacks
+from ..tensors.cutting import text_of
+from ..tensors.patterns import with_views
+from .checks import (
+    check_dims,
+    check_given_view,
+    check_one,
+    check_whole,
+    give_view,
+    least_extents,
+    list_params,
+    params_of,
+    tell_of_fallbacks,
+)
 from .peer import Peer
 
 __all__ = ["Shampoo"]
@@ -147,9 +159,21 @@ def _check_exponents(group: dict) -> None:
                 )
 
 
+def _view(group: dict) -> str | None:
+    """The view by which parameters are merged and cut as in the original, if they are."""
+    dims = group.get("target_parameter_dimensionality")  # a saved group may not have it
+    if dims is None:
+        return None
+    last = None if dims == math.inf else (_most(group), int(dims))
+    return text_of(last=last, rows=True, side=group["max_preconditioner_dim"])
+
+
 def _check_settings(group: dict) -> None:
     """ValueError for what a group can be told, also later, that is not here."""
     _grafting(group)
+    dims = group.get("target_parameter_dimensionality")
+    if dims not in (None, math.inf):
+        check_whole(dims, "target_parameter_dimensionality")
     if group["max_preconditioner_dim"] != math.inf:
         check_whole(group["max_preconditioner_dim"], "max_preconditioner_dim")
     _check_schedule(group)
@@ -177,14 +201,20 @@ class Shampoo(Peer, torch.optim.Optimizer):
     ``inv_factor_matrix_0`` (rows, ``[n, n]``) and ``factor_matrix_1``, ``inv_factor_matrix_1``
     (columns, ``[m, m]``): float32, or float64 beside float64 parameters.
 
-    The original cuts a matrix with a long dim into blocks. Here a dim above
-    ``max_preconditioner_dim`` has no factor; the exponent of the other is then 1/2. Vectors,
-    scalars and matrices without a factor are stepped by the grafting method alone. One warning
-    for each group that is added names them. Small dims are not merged into one.
+    With ``target_parameter_dimensionality`` parameters are merged and cut as in the original: small
+    dims become one, what is longer than ``max_preconditioner_dim`` is cut into blocks, and each
+    block has factors, a grafting norm, and roots of its own; so has a vector. 1 is the original's
+    default, ``math.inf`` merges nothing. Without it a dim above ``max_preconditioner_dim`` has no
+    factor, and the exponent of the other is 1/2; vectors, scalars and matrices without a factor
+    are stepped by the grafting method alone, and one warning for each group that is added names
+    them. A dim of 1, also of what remains of a cut, has no factor in either case.
 
     By a group's ``view`` a parameter may be several matrices, each with factors of its own:
-    experts, or blocks of rows, ``"(4 n) m -> 4 n m"``. A matrix that ranks have parts of is
-    stepped whole by one of them (docs/distributed.md). CUDA devices are refused.
+    experts, or blocks of rows, ``"(4 n) m -> 4 n m"``. Blocks that are merged and cut are the view
+    ``"merge_last(1024, 1), vectors, blocks(1024)"``, which the group then has. The states of
+    blocks are one tensor, ``[blocks, n, n]``, or where they differ in size one line. A matrix
+    that ranks have parts of is stepped whole by one of them (docs/distributed.md). CUDA devices
+    are refused.
 
     Args:
         params: parameters, named parameters, or dicts of parameter groups.
@@ -197,8 +227,8 @@ class Shampoo(Peer, torch.optim.Optimizer):
             to the gradient), "corrected" (times ``lr`` twice, divided by the constructor's) or
             "independent" (times ``lr``, divided by the constructor's). A group's ``peak_lr``
             stands for the latter.
-        max_preconditioner_dim: a dim with more elements has no factor; ``math.inf``: all have.
-            It cannot be lowered below a dim that has one.
+        max_preconditioner_dim: a dim with more elements has no factor, or is cut; ``math.inf``:
+            all have one. It cannot be lowered below a dim that has one, nor set anew with blocks.
         precondition_frequency: in how many steps the roots are made once.
         start_preconditioning_step: the first step in which they are made; before it the grafting
             method steps. -1: ``precondition_frequency``.
@@ -209,9 +239,13 @@ class Shampoo(Peer, torch.optim.Optimizer):
         momentum, dampening, use_nesterov: of the update, as in SGD (``ClassicMomentumConfig``).
         inverse_exponent_override: exponents by the number of dims that are more than 1, as
             ``{2: 0.2}`` or ``{2: {0: 0.5, 1: 0.0}, 1: 0.25}``.
+        target_parameter_dimensionality: None, or as the original's ``distributed_config`` has it:
+            dims are merged, from the last on, while their product is at most
+            ``max_preconditioner_dim`` and more than so many are left.
         features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
-    Raises ValueError for values out of range, and for parameters of more than two dims.
+    Raises ValueError for values out of range, and for parameters that have more than two dims, or
+    more than two left when they are merged.
     """
 
     _zoo_name = "shampoo"
@@ -252,6 +286,7 @@ class Shampoo(Peer, torch.optim.Optimizer):
         dampening: float = 0.0,
         use_nesterov: bool = False,
         inverse_exponent_override: dict | None = None,
+        target_parameter_dimensionality: int | float | None = None,
         **features,
     ) -> None:
         weight_decay_type = _choice(weight_decay_type, "weight_decay_type", _DECAYS)
@@ -269,9 +304,12 @@ class Shampoo(Peer, torch.optim.Optimizer):
         constructor does, and for parameters of more than two dims. Warns of what has no
         factors."""
         if isinstance(param_group, dict):
-            self._check_shapes(param_group)
             group = {**self.defaults, **param_group}
             self._check_values(group)
+            list_params(param_group)
+            give_view(param_group, _view(group))
+            group = {**group, **param_group}
+            self._check_shapes(group)
             self._tell_of_fallbacks(group)  # ahead: it may be an error that a filter makes of it
         super().add_param_group(param_group)
 
@@ -289,6 +327,7 @@ class Shampoo(Peer, torch.optim.Optimizer):
         return True
 
     def _check_shapes(self, group: dict) -> None:
+        check_given_view(group, _view(group))
         words = "at most two dims: factors are of a matrix's rows and columns"
         check_dims(group, range(3), words, one_by_one=True)
 
@@ -296,7 +335,7 @@ class Shampoo(Peer, torch.optim.Optimizer):
         """What is compared before each step: options look at the parameters too."""
         _check_schedule(group)
         _check_exponents(group)
-        return tuple(self._plain_options(group).values())
+        return *self._plain_options(group).values(), _view(group)
 
     @staticmethod
     def _plain_options(group: dict) -> dict[str, bool | int]:
@@ -317,6 +356,7 @@ class Shampoo(Peer, torch.optim.Optimizer):
 
     def _read_options(self, group: dict) -> dict[str, bool | int]:
         _check_settings(group)
+        check_given_view(group, _view(group))
         most = _most(group)
         for words, param in params_of(group):
             for dim, size in enumerate(least_extents(group, param)):
@@ -336,5 +376,6 @@ class Shampoo(Peer, torch.optim.Optimizer):
                     f"the saved state of parameter {key} has blocks, as that of Distributed "
                     "Shampoo: states are of whole parameters"
                 )
-        for group in state_dict["param_groups"]:
+        for group in with_views(state_dict["param_groups"], self.param_groups):
             self._check_values({**self.defaults, **group})
+            check_given_view(group, _view(group))

@@ -7,13 +7,18 @@ from __future__ import annotations
 import torch
 
 from ..binding.hypers import BETAS, named
+from ..tensors.cutting import text_of
+from ..tensors.patterns import with_views
 from .checks import (
     check_betas,
     check_dims,
+    check_given_view,
     check_lr,
     check_not_negative,
     check_whole,
+    give_view,
     least_extents,
+    list_params,
     params_of,
     tell_of_fallbacks,
 )
@@ -32,11 +37,17 @@ def _check_settings(group: dict) -> None:
     """ValueError for what a group can be told, also later, that is not here."""
     check_whole(group["precondition_frequency"], "precondition_frequency")
     check_whole(group["max_precond_dim"], "max_precond_dim")
-    for name in ("merge_dims", "precondition_1d"):
-        if group[name]:
-            raise ValueError(
-                f"{name} is {group[name]}, expected False: bases are of a matrix's rows and columns"
-            )
+    if group.get("block_size") is not None:  # the authors' groups do not have it
+        check_whole(group["block_size"], "block_size")
+
+
+def _view(group: dict) -> str | None:
+    """The view by which parameters are merged and cut, if they are."""
+    return text_of(
+        first=int(group["max_precond_dim"]) if group.get("merge_dims") else None,
+        rows=bool(group.get("precondition_1d")),
+        side=group.get("block_size"),
+    )
 
 
 def _of_the_authors(own: dict) -> dict:
@@ -47,6 +58,8 @@ def _of_the_authors(own: dict) -> dict:
     kept = {name: own[name] for name in ("exp_avg", "exp_avg_sq") if name in own}
     for name in ("GG", "Q"):
         matrices = own[name] or ()
+        if len(matrices) == 1 and len(matrices[0]):  # of one dim: here a row
+            matrices = matrices[0].new_ones(1, 1), matrices[0]
         kept |= {f"{name}_{dim}": matrix for dim, matrix in enumerate(matrices) if len(matrix)}
     return {"step": own["step"] + 1, **kept}
 
@@ -62,8 +75,12 @@ class SOAP(Peer, torch.optim.Optimizer):
     ``GG_0``, ``Q_0`` (rows) and ``GG_1``, ``Q_1`` (columns): float32, or float64 beside
     float64 parameters. A matrix of ``[n, m]`` has n * n and m * m elements in each. A matrix
     that ranks have parts of is stepped whole by one of them (docs/distributed.md). CUDA
-    devices are refused. Vectors and scalars are stepped as by Adam; one warning for each group that
-    is added names them.
+    devices are refused. Scalars are stepped as by Adam, and so are vectors without
+    ``precondition_1d``; one warning for each group that is added names them.
+
+    With ``merge_dims``, ``precondition_1d`` or ``block_size`` the group has a ``view`` that says
+    so, as ``"merge_first(10000), vectors, blocks(1024)"``. A vector, and what is merged into one,
+    is a matrix of one row, whose ``Q_0`` is 1.
 
     A state of the authors' loads. Where a parameter loses its bases, as where a checkpoint lacks
     them or a higher ``max_precond_dim`` gives it one more, they and the averages begin anew.
@@ -78,14 +95,20 @@ class SOAP(Peer, torch.optim.Optimizer):
         precondition_frequency: in how many steps a basis is turned once.
         max_precond_dim: a dim with more elements has no basis. It cannot be lowered below a dim
             that has one.
-        merge_dims, precondition_1d, data_format: as the authors' defaults; others are refused.
-            Parameters are matrices, vectors or scalars: give convolutions, experts and heads a
-            ``view``, by which each matrix has bases of its own, in states of ``[E, n, n]``.
+        merge_dims: dims become one while their product is at most ``max_precond_dim``, from the
+            first on. No more than two may be left.
+        precondition_1d: whether vectors have a basis.
+        data_format: as the authors' default; others are refused. Parameters are matrices, vectors
+            or scalars: give convolutions that are not merged, experts and heads a ``view``, by
+            which each matrix has bases of its own, in states of ``[E, n, n]``.
         normalize_grads: divide each update by the root of its mean square.
         correct_bias: divide the averages by their weights' sums.
+        block_size: cut what is longer along a dim, when it is merged, into blocks of at most so
+            many, each stepped as a parameter of its own; the authors' does not cut.
         features: what every class takes, see :class:`stepc.torch.Optimizer`.
 
-    Raises ValueError for values out of range, and for parameters of more than two dims.
+    Raises ValueError for values out of range, and for parameters that have more than two dims, or
+    more than two left when they are merged.
     """
 
     _zoo_name = "soap"
@@ -110,6 +133,7 @@ class SOAP(Peer, torch.optim.Optimizer):
         normalize_grads: bool = False,
         data_format: str = "channels_first",
         correct_bias: bool = True,
+        block_size: int | None = None,
         **features,
     ) -> None:
         if data_format != "channels_first":
@@ -129,9 +153,12 @@ class SOAP(Peer, torch.optim.Optimizer):
         """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
         constructor does, and for parameters of more than two dims. Warns of what has no bases."""
         if isinstance(param_group, dict):
-            self._check_shapes(param_group)
             group = {**self.defaults, **param_group}
             self._check_values(group)
+            list_params(param_group)
+            give_view(param_group, _view(group))
+            group = {**group, **param_group}
+            self._check_shapes(group)
             self._tell_of_fallbacks(group)  # ahead: it may be an error that a filter makes of it
         super().add_param_group(param_group)
 
@@ -148,16 +175,18 @@ class SOAP(Peer, torch.optim.Optimizer):
         return True
 
     def _check_shapes(self, group: dict) -> None:
+        check_given_view(group, _view(group))
         words = "at most two dims: bases are of a matrix's rows and columns"
         check_dims(group, range(3), words, one_by_one=True)
 
     def _read_settings(self, group: dict) -> tuple:
         """What is compared before each step: options look at the parameters too."""
-        names = ("max_precond_dim", "correct_bias", "normalize_grads", "merge_dims")
-        return tuple(group[name] for name in (*names, "precondition_1d"))
+        names = ("max_precond_dim", "correct_bias", "normalize_grads")
+        return *(group[name] for name in names), _view(group)
 
     def _read_options(self, group: dict) -> dict[str, bool | int]:
         _check_settings(group)
+        check_given_view(group, _view(group))
         most = int(group["max_precond_dim"])
         for words, param in params_of(group):
             for dim, size in enumerate(least_extents(group, param)):
@@ -176,8 +205,10 @@ class SOAP(Peer, torch.optim.Optimizer):
 
     def _check_saved(self, state_dict: dict) -> None:
         super()._check_saved(state_dict)
-        for group in state_dict["param_groups"]:
+        groups = with_views(state_dict["param_groups"], self.param_groups)
+        for group in groups:
             self._check_values({**self.defaults, **group})
+            check_given_view(group, _view(group))
         for key, own in state_dict["state"].items():
             if isinstance(own, dict) and "GG" in own and "step" not in own:
                 raise ValueError(

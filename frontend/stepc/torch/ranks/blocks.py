@@ -6,9 +6,10 @@ the matrices of a view of more dims where rules take one, and what a long dim is
 To the plan each block is a tensor of its own, with states, a gradient and a count. In the memory of
 the parameter they lie one behind the other, and so do they of each state: the user has one tensor
 of it. But of what is cut along its columns (:mod:`~stepc.torch.tensors.cutting`) blocks have the
-strides of the parameter; so have they of states of its shape. A state is of the parameter's shape where the state has all dims of a block. Others have the
-leading dims of the view before their own; of parts of a sum, as many as there are parts; and where
-parts have states of several sizes they are one line of elements.
+strides of the parameter; so have they of states of its shape. A state is of the parameter's shape
+where the state has all dims of a block. Others have the leading dims of the view before their own;
+of parts of a sum, as many as there are parts; and where parts have states of several sizes they are
+one line of elements.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from ..._mesh import Layout
 from ..binding.codes import encode
 from ..binding.rules import Slot, WholeState
 from ..binding.state_map import StateMap
-from ..tensors.dlpack import set_grad
 from ..tensors.cutting import Cutting
+from ..tensors.dlpack import set_grad
 from ..tensors.patterns import View
 
 Shape = tuple[int, ...]

@@ -13,11 +13,13 @@ from ..._mesh import UNDER_WAY
 from ..binding.state_map import StateMap
 from ..tensors.members import WORDS, Member, parameter_name, request_of
 from ..tensors.patterns import KEY as VIEW
+from ..tensors.patterns import SEEN
 
 
 def _without_view(group: dict) -> dict:
-    """Parts have the shape that it says."""
-    return {key: value for key, value in group.items() if key != VIEW}
+    """Parts have the shape that it says; the class may look at what it was."""
+    own = {key: value for key, value in group.items() if key != VIEW}
+    return own if VIEW not in group else {**own, SEEN: group[VIEW]}
 
 
 def _as_planned(group: dict, number: int, parts: list) -> dict:

@@ -25,6 +25,8 @@ def indices_of(part) -> Indices:
         first, last = part.rows
         rows, *others = indices_of(part.inner)
         return [rows[first:last], *others]
+    if part.layout is None:
+        return [range(extent) for extent in part.local.shape]
     start = part.layout.start
     if start is None and isinstance(part, DTensorPart):
         return part.alternating()

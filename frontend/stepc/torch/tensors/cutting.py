@@ -5,7 +5,7 @@
 A text is one or several of these, with commas between them, which apply in this order:
 
 - ``merge_first(N)``: dims of a parameter that has several become one while their product is at
-  most ``N``, from the first on, as the authors' SOAP merges them
+  most ``N``, from the first on, as the authors' SOAP merges them; one that is left is a row
 - ``merge_last(N, D)``: the same from the last dim on, without dims of 1, until there are ``D``
   dims, as Distributed Shampoo merges them; also ``merge_last(N)``, with ``D`` 1
 - ``vectors``: what has one dim is a matrix of one row
@@ -96,6 +96,7 @@ class Cutting:
     def _merged(self, shape: Shape) -> Shape:
         if self.first is not None and len(shape) > 1:
             shape = merge_first(shape, self.first)
+            shape = shape if len(shape) > 1 else (1, *shape)
         if self.last is not None and shape and 0 not in shape:
             shape = merge_last(shape, self.last, self.dims)
         return shape

@@ -29,6 +29,7 @@ from . import cutting
 from .members import parameter_name
 
 KEY = "view"
+SEEN = "seen as"  # the same in a group of what the plan steps, which has that shape already
 _PLUS = "+"
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|[0-9]+|[()]|\.\.\.|\S)")
 

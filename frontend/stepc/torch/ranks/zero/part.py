@@ -106,6 +106,8 @@ class ZeroPart(Part):
             distinct = () if below is None else below.distinct
             self.layout = Layout(shape, flat=(self.axis,), begin=self.begin, distinct=distinct)
             return
+        if below is None:
+            below = Layout(shape, start=(0,) * len(shape))
         dims = dict(below.dims)
         if any(self.axis in names for names in dims.values()) or self.axis in below.distinct:
             raise ObstacleError(
@@ -149,7 +151,7 @@ class ZeroPart(Part):
 
     def _first(self) -> tuple[int, ...] | None:
         """Where the rows begin in the whole tensor."""
-        first = self.inner.first
+        first = self.inner.first if self.inner.is_sharded else (0,) * self.inner.local.dim()
         return None if first is None else (first[0] + self.rows[0], *first[1:])
 
     # --- States ---------------------------------------------------------------
@@ -253,10 +255,11 @@ class SharedPart(ZeroPart):
     def resolve(self, axes: dict, mesh) -> None:
         super().resolve(axes, mesh)
         # Where the part begins says the runtime; the caller's tensor, where its own does.
-        below = None if self.inner.layout is None else self.inner.layout.start
         self.bound = replace(self.layout, begin=-1)
         if self.by_rows:
-            self.bound = replace(self.layout, start=below)
+            below = self.inner.layout
+            start = (0,) * self.local.dim() if below is None else below.start
+            self.bound = replace(self.layout, start=start)
         self.entry = self._how.entry(self.local.dtype, self.axis)
 
     def is_current(self) -> bool:
