@@ -159,6 +159,46 @@ def Step_EighOp : Step_MatrixOp<"eigh"> {
   }];
 }
 
+def Step_EigenvaluesOp : Step_MatrixOp<"eigenvalues"> {
+  let summary = "the eigenvalues of a symmetric matrix";
+  let description = [{
+    As a row, the largest first: the result has 1 for the operand's rows. Number k is that of
+    column k of `step.eigh` of the same matrix, and found along with it: a rule that has both of
+    one matrix decomposes that once. So they are as near to those of the matrix as roundings
+    of its largest one in f64 allow, and small ones of a matrix that has none below 0 may
+    be. The result is rounded to the compute type. NaN where `step.eigh` has NaN.
+
+    ```mlir
+    step.optimizer @example {
+      %eps = step.hyper "eps" = 1.0e-12
+      step.rule @matrix(%p: param[n, m], %g: grad[n, m]) {
+        %gt = step.transpose %g : [n, m]
+        %gram = step.matmul %g, %gt {accumulate = f64} : [n, m], [m, n]
+        %q = step.eigh %gram : [n, n]
+        %values = step.eigenvalues %gram : [n, n]
+        %zero = step.constant 0.0
+        %least = step.maximum %values, %zero : [1, n], f64
+        %above = step.add %least, %eps : [1, n], f64
+        %root = step.sqrt %above : [1, n]
+        %scaled = step.div %q, %root : [n, n], [1, n]
+        %qt = step.transpose %q : [n, n]
+        %inverse = step.matmul %scaled, %qt {symmetric} : [n, n]
+        %u = step.matmul %inverse, %g : [n, n], [n, m]
+        %p1 = step.sub %p, %u : [n, m]
+        step.return %p1 : [n, m]
+      }
+    }
+    ```
+
+    Constraints:
+    - those of step.eigh
+  }];
+  let arguments = (ins Step_TensorType:$operand, Optional<I1>:$unless);
+  let assemblyFormat = [{
+    $operand (`unless` $unless^)? attr-dict `:` custom<ShortType>(type($operand))
+  }];
+}
+
 def Step_QrOp : Step_MatrixOp<"qr"> {
   let summary = "an orthonormal basis of a matrix's columns";
   let description = [{
@@ -265,6 +305,73 @@ def Step_FirstOp : Step_MatrixOp<"first"> {
   let assemblyFormat = [{
     $operand `,` custom<DimName>($dim) (`unless` $unless^)? attr-dict `:`
     custom<ShortType>(type($operand))
+  }];
+}
+
+/// A matrix that is made of no other: its dims are written.
+class Step_MadeMatrixOp<string mnemonic> : Step_ValueOp<mnemonic, [Step_MatrixOpInterface]> {
+  let arguments = (ins Optional<I1>:$unless);
+  let results = (outs Step_TensorType:$result);
+  let assemblyFormat = "(`unless` $unless^)? attr-dict `:` custom<ShortType>(type($result))";
+  let extraClassDeclaration = [{
+    void setUnless(::mlir::Value flag) { getUnlessMutable().assign(flag); }
+  }];
+  let hasVerifier = 1;
+}
+
+def Step_IdentityOp : Step_MadeMatrixOp<"identity"> {
+  let summary = "1 on the diagonal, 0 elsewhere";
+  let description = [{
+    Of a batch, each of its matrices is that. `step-expand-identities` makes it of two
+    `step.index` that are compared: what uses it element by element, as a multiple of it that is
+    added, needs no memory for it.
+
+    ```mlir
+    step.optimizer @example {
+      %eps = step.hyper "eps" = 1.0e-6
+      step.rule @matrix(%p: param[n, m], %g: grad[n, m]) {
+        %gt = step.transpose %g : [n, m]
+        %gram = step.matmul %g, %gt : [n, m], [m, n]
+        %one = step.identity : [n, n]
+        %damp = step.mul %one, %eps : [n, n], f64
+        %damped = step.add %gram, %damp : [n, n]
+        %u = step.matmul %damped, %g : [n, n], [n, m]
+        %p1 = step.sub %p, %u : [n, m]
+        step.return %p1 : [n, m]
+      }
+    }
+    ```
+
+    Constraints:
+    - those of step.transpose, of the result
+    - the last two dims are one
+    - in a rule, its dims are the rule's
+  }];
+}
+
+def Step_IndexOp : Step_MadeMatrixOp<"index"> {
+  let summary = "where in a matrix its rows stand, or its columns";
+  let description = [{
+    As a column, `[n, 1]`, the numbers 0, 1 and so on of the rows; as a row, `[1, m]`, those of
+    the columns. Compared with one another they say what of a matrix is on the diagonal, and
+    what is above it. In f32 they are rounded beyond 2^24.
+
+    ```mlir
+    step.optimizer @example {
+      step.rule @matrix(%p: param[n, m], %g: grad[n, m]) {
+        %row = step.index : [n, 1]
+        %column = step.index : [1, m]
+        %lower = step.compare ge, %row, %column : [n, 1], [1, m]
+        %p1 = step.select %lower, %g, %p : mask[n, m], [n, m]
+        step.return %p1 : [n, m]
+      }
+    }
+    ```
+
+    Constraints:
+    - those of step.transpose, of the result
+    - one of the last two dims is 1
+    - in a rule, its dims are the rule's
   }];
 }
 

@@ -119,11 +119,19 @@ static LogicalResult verifySameDims(Operation *op, Type operand, Type result) {
 StringRef EigenvectorsOp::getRoutine() { return "eigenvectors"; }
 
 LogicalResult EigenvectorsOp::verify() {
-  Type type = getOperand().getType();
-  if (failed(verifyMatrices(*this, getOperand(), getType())) ||
-      failed(verifySquare(*this, type)))
+  Type type = getOperand().getType(), vectors = getResult().getType();
+  if (failed(verifyMatrices(*this, getOperand(), vectors)) ||
+      failed(verifySquare(*this, type)) ||
+      failed(verifySameDims(*this, type, vectors)))
     return failure();
-  return verifySameDims(*this, type, getType());
+  if (!getValues())
+    return success();
+  Type values = getValues().getType();
+  if (failed(verifyMatrices(*this, {}, values)))
+    return failure();
+  if (getDims(values) != ArrayRef(getRowDims(type)))
+    return emitOpError() << "makes " << values << " of " << type;
+  return success();
 }
 
 StringRef OrthonormalOp::getRoutine() { return "orthonormal"; }
@@ -143,6 +151,15 @@ LogicalResult SortedOp::verify() {
   if (getDims(keys) != ArrayRef(getRowDims(type)))
     return emitOpError() << "sorts " << type << " by " << keys;
   return verifySameDims(*this, type, getType());
+}
+
+LogicalResult IndicesOp::verify() {
+  ArrayRef<StringAttr> dims = getDims(getType());
+  auto isOne = [](StringAttr dim) { return dim.getValue() == "1"; };
+  if (dims.size() < 2 || llvm::none_of(dims.take_back(2), isOne))
+    return emitOpError() << "makes " << getType()
+                         << ", which is neither columns nor rows";
+  return verifyMatrices(*this, {}, getType());
 }
 
 LogicalResult NormalsOp::verify() {

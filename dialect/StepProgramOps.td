@@ -488,14 +488,21 @@ def Step_DiagonalsOp : Step_OneMatrixOp<"diagonals"> {
 }
 
 def Step_EigenvectorsOp : Step_DecompositionOp<"eigenvectors"> {
-  let summary = "the eigenvectors of symmetric matrices";
+  let summary = "the eigenvectors of symmetric matrices, and the eigenvalues";
   let description = [{
     A new buffer, of the compute type, as `step.eigh` says: by a routine of the runtime
-    (`StepcRoutines` in `kernel_abi.h`). `unless` as in `step.product`.
+    (`StepcRoutines` in `kernel_abi.h`). Where somebody asks for them, the eigenvalues too, as
+    `step.eigenvalues` says. `unless` as in `step.product`.
 
     Constraints:
-    - the result has the dims of the operand, of which the last two are one
-    - the result is of the compute type, the operand of floats
+    - the vectors have the dims of the operand, of which the last two are one; the values have
+      them with 1 for the rows
+    - results are of the compute type, the operand of floats
+  }];
+  let results = (outs Step_BufferType:$result, Optional<Step_BufferType>:$values);
+  let assemblyFormat = [{
+    $operand (`unless` $unless^)? attr-dict `:` type($operand) `->` type($result)
+    (`,` type($values)^)?
   }];
 }
 
@@ -527,6 +534,18 @@ def Step_SortedOp : Step_ProgramMatrixOp<"sorted", [Step_CallsRoutine]> {
     $operand `by` $keys (`unless` $unless^)? attr-dict `:` type($operand) `,` type($keys) `->`
     type($result)
   }];
+}
+
+def Step_IndicesOp : Step_ProgramMatrixOp<"indices"> {
+  let summary = "where in matrices their rows stand, or their columns";
+  let description = [{
+    A new buffer, of the compute type, as `step.index` says. `unless` as in `step.product`.
+
+    Constraints:
+    - the result is of the compute type, and one of its last two dims is 1
+  }];
+  let arguments = (ins Optional<I1>:$unless);
+  let assemblyFormat = "(`unless` $unless^)? attr-dict `:` type($result)";
 }
 
 def Step_NormalsOp : Step_ProgramMatrixOp<"normals"> {

@@ -117,6 +117,7 @@ private:
   void addRotation(int64_t row, double c, double s);
   void applyRotations();
   void storeSorted();
+  void storeNothing();
 
   double *getRow(double *of, int64_t row) const { return of + row * n; }
 
@@ -125,6 +126,8 @@ private:
   double *const d, *const e, *const scratch, *const rotations;
   /// What is so small beside the matrix is a rounding of it.
   double negligible = 0.0;
+  /// The matrix was this power of two larger.
+  int exponent = 0;
   /// Sweeps that wait: of each the rows of its first and last rotation.
   int64_t numSweeps = 0, firstRow[kEigenSweeps], lastRow[kEigenSweeps];
   int64_t numRotations = 0;
@@ -145,7 +148,6 @@ bool SymmetricEigen::scale() {
     }
   if (largest == 0.0)
     return true;
-  int exponent = 0;
   std::frexp(largest, &exponent);
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j <= i; ++j)
@@ -307,7 +309,7 @@ bool SymmetricEigen::diagonalize() {
   return true;
 }
 
-/// From rows of `vectors` to columns of the matrix.
+/// From rows of `vectors` to columns of the matrix; the values into `d`.
 void SymmetricEigen::storeSorted() {
   double *order = scratch; // of rows, as doubles
   for (int64_t i = 0; i < n; ++i)
@@ -330,6 +332,14 @@ void SymmetricEigen::storeSorted() {
     for (int64_t column = 0; column < n; ++column)
       getRow(a, i)[column] =
           e[column] * getRow(vectors, int64_t(order[column]))[i];
+  for (int64_t column = 0; column < n; ++column)
+    e[column] = std::ldexp(d[int64_t(order[column])], exponent);
+  std::copy(e, e + n, d);
+}
+
+void SymmetricEigen::storeNothing() {
+  std::fill(a, a + n * n, std::numeric_limits<double>::quiet_NaN());
+  std::fill(d, d + n, std::numeric_limits<double>::quiet_NaN());
 }
 
 void SymmetricEigen::run() {
@@ -344,7 +354,7 @@ void SymmetricEigen::run() {
   if (ends)
     storeSorted();
   else
-    std::fill(a, a + n * n, std::numeric_limits<double>::quiet_NaN());
+    storeNothing();
 }
 
 void stepc::findEigenvectors(double *matrix, int64_t n, double *vectors,

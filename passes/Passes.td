@@ -92,6 +92,23 @@ def FlattenWhens : Pass<"step-flatten-whens", "::mlir::ModuleOp"> {
   }];
 }
 
+def ExpandIdentities : Pass<"step-expand-identities", "::mlir::ModuleOp"> {
+  let summary = "make identities of indices that are compared";
+  let description = [{
+    Before: rules with `step.identity`. After: each is a `step.select` of 1 and 0, by where rows
+    and columns are the same. A column and a row are in memory, and no matrix.
+
+    ```mlir
+    %one = step.identity : [n, n]
+    // ==>
+    %row = step.index : [n, 1]
+    %column = step.index : [1, n]
+    %same = step.compare eq, %row, %column : [n, 1], [1, n]
+    %one = step.select %same, %1, %0 : mask[n, n], f64, f64
+    ```
+  }];
+}
+
 def ReassociateMeans : Pass<"step-reassociate-means", "::mlir::ModuleOp"> {
   let summary = "find means of squares column by column";
   let description = [{

@@ -28,6 +28,7 @@ void mlir::step::buildDefinePipeline(OpPassManager &pm) {
   pm.addPass(createInlineCalls());
   pm.addPass(createUnrollRepeats());
   pm.addPass(createFlattenWhens());
+  pm.addPass(createExpandIdentities());
   // Of each rule as it is written: fragments' operations are not the rule's.
   pm.addPass(createReassociateMeans());
   pm.addPass(createInlineFragments());

@@ -146,6 +146,33 @@ LogicalResult EighOp::verify() {
 
 ValueParts EighOp::getParts() { return getMatrixParts(); }
 
+//===----------------------------------------------------------------------===//
+// step.eigenvalues
+//===----------------------------------------------------------------------===//
+
+/// Dims of a row for each matrix.
+static SmallVector<StringAttr> getRowDims(MLIRContext *context, Type type) {
+  SmallVector<StringAttr> dims(getDims(type));
+  if (dims.size() >= 2)
+    dims[dims.size() - 2] = StringAttr::get(context, "1");
+  return dims;
+}
+
+LogicalResult EigenvaluesOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location>, ValueRange operands,
+    DictionaryAttr, OpaqueProperties, RegionRange,
+    SmallVectorImpl<Type> &results) {
+  results.push_back(
+      SymTensorType::get(context, getRowDims(context, operands[0].getType())));
+  return success();
+}
+
+LogicalResult EigenvaluesOp::verify() {
+  return verifySquare(*this, getOperand().getType());
+}
+
+ValueParts EigenvaluesOp::getParts() { return getMatrixParts(); }
+
 /// Whether the rule's dim is no more than `other`.
 static bool isAtMost(RuleOp rule, StringAttr dim, StringAttr other) {
   if (dim == other)
@@ -187,14 +214,6 @@ ValueParts QrOp::getParts() { return getMatrixParts(); }
 //===----------------------------------------------------------------------===//
 // step.diagonal
 //===----------------------------------------------------------------------===//
-
-/// Dims of a row for each matrix.
-static SmallVector<StringAttr> getRowDims(MLIRContext *context, Type type) {
-  SmallVector<StringAttr> dims(getDims(type));
-  if (dims.size() >= 2)
-    dims[dims.size() - 2] = StringAttr::get(context, "1");
-  return dims;
-}
 
 LogicalResult DiagonalOp::inferReturnTypes(MLIRContext *context,
                                            std::optional<Location>,
@@ -269,22 +288,50 @@ LogicalResult FirstOp::verify() {
 ValueParts FirstOp::getParts() { return getMatrixParts(); }
 
 //===----------------------------------------------------------------------===//
+// step.identity, step.index
+//===----------------------------------------------------------------------===//
+
+/// A matrix of the rule's dims. In a definition the rule that calls it is not
+/// known: it is checked where it is called.
+static LogicalResult verifyMade(Operation *op, Type type) {
+  if (failed(verifyMatrix(op, type)))
+    return failure();
+  auto rule = op->getParentOfType<RuleOp>();
+  for (StringAttr dim : getDims(type))
+    if (rule && dim.getValue() != "1" && !rule.hasDim(dim))
+      return op->emitOpError() << "makes " << type << ", but '"
+                               << dim.getValue() << "' is no dim of the rule";
+  return success();
+}
+
+LogicalResult IdentityOp::verify() {
+  if (failed(verifyMade(*this, getType())))
+    return failure();
+  return verifySquare(*this, getType());
+}
+
+ValueParts IdentityOp::getParts() { return getMatrixParts(); }
+
+LogicalResult IndexOp::verify() {
+  if (failed(verifyMade(*this, getType())))
+    return failure();
+  if (llvm::none_of(getDims(getType()).take_back(2),
+                    [](StringAttr dim) { return dim.getValue() == "1"; }))
+    return emitOpError() << "makes " << getType()
+                         << ", which is neither a column nor a row";
+  return success();
+}
+
+ValueParts IndexOp::getParts() { return getMatrixParts(); }
+
+//===----------------------------------------------------------------------===//
 // step.random_normal
 //===----------------------------------------------------------------------===//
 
-/// In a definition the rule that calls it is not known: it is checked where it
-/// is called.
 LogicalResult RandomNormalOp::verify() {
   if (getName().empty())
     return emitOpError("has an empty name");
-  if (failed(verifyMatrix(*this, getType())))
-    return failure();
-  auto rule = (*this)->getParentOfType<RuleOp>();
-  for (StringAttr dim : getDims(getType()))
-    if (rule && dim.getValue() != "1" && !rule.hasDim(dim))
-      return emitOpError() << "makes " << getType() << ", but '"
-                           << dim.getValue() << "' is no dim of the rule";
-  return success();
+  return verifyMade(*this, getType());
 }
 
 ValueParts RandomNormalOp::getParts() { return getMatrixParts(); }

@@ -199,6 +199,37 @@ mlir::step::reference::decompose(const MatrixExtents &extents,
   return result;
 }
 
+std::vector<double>
+mlir::step::reference::findValues(const MatrixExtents &extents,
+                                  ArrayRef<double> elements, Format compute) {
+  std::vector<double> matrices(elements.begin(), elements.end()), result;
+  int64_t n = extents.rows;
+  std::vector<double> vectors(n * n), work(n * stepc::kEigenWork);
+  for (int64_t item = 0; item < extents.items; ++item) {
+    stepc::findEigenvectors(matrices.data() + item * n * n, n, vectors.data(),
+                            work.data());
+    for (double value : ArrayRef(work).take_front(n))
+      result.push_back(roundTo(compute, value));
+  }
+  return result;
+}
+
+std::vector<double>
+mlir::step::reference::makeMatrices(Operation *op, const Shapes &shapes,
+                                    Format compute) {
+  Shape shape = shapes.getShape(op->getResult(0).getType());
+  int64_t columns = shape.back(), rows = shape[shape.size() - 2];
+  std::vector<double> result;
+  for (int64_t place = 0; place < getNumElements(shape); ++place) {
+    int64_t row = place / columns % rows, column = place % columns;
+    // Of an index one of them is 0 everywhere.
+    bool isIndex = isa<IndexOp>(op);
+    int64_t number = isIndex ? row + column : int64_t(row == column);
+    result.push_back(roundTo(compute, static_cast<double>(number)));
+  }
+  return result;
+}
+
 std::vector<double> mlir::step::reference::orthonormalize(
     const MatrixExtents &extents, ArrayRef<double> elements, Format compute) {
   std::vector<double> matrices(elements.begin(), elements.end());
@@ -286,6 +317,35 @@ mlir::step::reference::decompose(const MatrixExtents &extents,
                             });
     result.insert(result.end(), size,
                   Interval{-1.0 - 0x1p-20, 1.0 + 0x1p-20, nan});
+  }
+  return result;
+}
+
+std::vector<Interval>
+mlir::step::reference::findValues(const MatrixExtents &extents,
+                                  ArrayRef<Interval> elements, Format compute) {
+  int64_t n = extents.rows;
+  std::vector<Interval> result;
+  for (int64_t item = 0; item < extents.items; ++item) {
+    ArrayRef<Interval> own = elements.slice(item * n * n, n * n);
+    Interval size = {0.0, 0.0, false};
+    double squares = 0.0;
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j <= i; ++j) {
+        const Interval &x = own[i * n + j];
+        size.nan |= x.nan || holdsInfinity(x);
+        double most = std::max(std::fabs(x.low), std::fabs(x.high));
+        if (x.hasNumbers() && std::isfinite(most))
+          squares += (i == j ? 1.0 : 2.0) * most * most;
+      }
+    size.high = std::sqrt(squares) * (1.0 + 0x1p-20);
+    // Squares that underflow add less than this, and those that are too large
+    // say nothing.
+    size.high += 0x1p-500;
+    size.low = -size.high;
+    if (!std::isfinite(squares))
+      size = Interval::everything();
+    result.insert(result.end(), n, roundTo(compute, size));
   }
   return result;
 }

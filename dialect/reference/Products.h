@@ -50,6 +50,14 @@ std::vector<double> decompose(const MatrixExtents &extents,
 std::vector<Interval> decompose(const MatrixExtents &extents,
                                 ArrayRef<Interval> elements, Format compute);
 
+/// Their eigenvalues, which that algorithm finds too.
+std::vector<double> findValues(const MatrixExtents &extents,
+                               ArrayRef<double> elements, Format compute);
+
+/// None is larger than the root of the sum of squares.
+std::vector<Interval> findValues(const MatrixExtents &extents,
+                                 ArrayRef<Interval> elements, Format compute);
+
 /// Orthonormal bases of the columns, by the runtime's algorithm too.
 std::vector<double> orthonormalize(const MatrixExtents &extents,
                                    ArrayRef<double> elements, Format compute);
@@ -70,6 +78,10 @@ std::vector<double> sortColumns(const MatrixExtents &extents,
 std::vector<Interval> sortColumns(const MatrixExtents &extents,
                                   ArrayRef<Interval> elements,
                                   ArrayRef<Interval> keys);
+
+/// What a step.identity or a step.index makes, of the compute format.
+std::vector<double> makeMatrices(Operation *op, const Shapes &shapes,
+                                 Format compute);
 
 template <typename ElementT>
 std::vector<ElementT> takeDiagonal(const MatrixExtents &extents,
@@ -127,6 +139,15 @@ template <typename ElementT>
 std::vector<ElementT> computeMatrices(Operation *op, const Shapes &shapes,
                                       ArrayRef<std::vector<ElementT>> operands,
                                       Format compute) {
+  if (isa<IdentityOp, IndexOp>(op)) {
+    std::vector<ElementT> made;
+    for (double element : makeMatrices(op, shapes, compute))
+      if constexpr (std::is_same_v<ElementT, double>)
+        made.push_back(element);
+      else
+        made.push_back(Interval::of(element));
+    return made;
+  }
   MatrixExtents extents(op, shapes);
   if (isa<TransposeOp>(op))
     return transpose<ElementT>(extents, operands[0]);
@@ -136,6 +157,8 @@ std::vector<ElementT> computeMatrices(Operation *op, const Shapes &shapes,
     return takeDiagonal<ElementT>(extents, operands[0]);
   if (isa<EighOp>(op))
     return decompose(extents, ArrayRef(operands[0]), compute);
+  if (isa<EigenvaluesOp>(op))
+    return findValues(extents, ArrayRef(operands[0]), compute);
   if (isa<QrOp>(op))
     return orthonormalize(extents, ArrayRef(operands[0]), compute);
   if (isa<SortOp>(op))

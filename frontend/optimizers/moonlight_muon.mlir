@@ -19,7 +19,8 @@
 // other way round in both, muon.mlir in the first. With use_muon a parameter is a matrix, or a
 // batch of them, each with a norm of its own; the authors take matrices alone. All
 // is computed in f32, or f64 where the parameter is f64, and with bf16_factors what is multiplied
-// is rounded to bf16; the authors compute X in bfloat16, and their ns_steps is 5 here.
+// is rounded to bf16; the authors compute X in bfloat16. stepc.torch changes the number of
+// repetitions where ns_steps is another.
 
 step.optimizer @moonlight_muon {
   %lr = step.hyper "lr" = 1.0e-3

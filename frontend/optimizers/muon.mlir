@@ -14,8 +14,8 @@
 // Of more than two dims the last two are a matrix and the others a batch, each matrix with a
 // norm of its own; torch takes matrices alone. X is computed in f32, or f64 where the
 // parameter is f64, and with bf16_factors what is multiplied is rounded to bf16; torch rounds X,
-// A and A A too, and adds in whatever order its product has. torch's ns_steps is 5 here, so a
-// step is compiled once.
+// A and A A too, and adds in whatever order its product has. stepc.torch changes the number of
+// repetitions where ns_steps is another, and compiles a step for each number.
 
 step.optimizer @muon {
   %lr = step.hyper "lr" = 1.0e-3

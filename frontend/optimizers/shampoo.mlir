@@ -130,11 +130,8 @@ step.optimizer @shampoo {
   // (l / c + d + epsilon)^-exponent: the square of a matrix, so symmetric to the bit.
   step.define @root_of_rows(%l: [n, n], %c: f64, %exponent: f64) {
     %q = step.eigh %l : [n, n]
-    %qt = step.transpose %q : [n, n]
-    %lq = step.matmul %l, %q {accumulate = f64} : [n, n]
-    %qlq = step.matmul %qt, %lq {accumulate = f64} : [n, n]
-    %diagonal = step.diagonal %qlq : [n, n]
-    %values = step.div %diagonal, %c : [1, n], f64
+    %own = step.eigenvalues %l : [n, n]
+    %values = step.div %own, %c : [1, n], f64
     %opposite = step.neg %values : [1, n]
     %depth = step.amax %opposite : [1, n]
     %lift = step.maximum %depth, %zero : f64
@@ -150,11 +147,8 @@ step.optimizer @shampoo {
   }
   step.define @root_of_columns(%l: [m, m], %c: f64, %exponent: f64) {
     %q = step.eigh %l : [m, m]
-    %qt = step.transpose %q : [m, m]
-    %lq = step.matmul %l, %q {accumulate = f64} : [m, m]
-    %qlq = step.matmul %qt, %lq {accumulate = f64} : [m, m]
-    %diagonal = step.diagonal %qlq : [m, m]
-    %values = step.div %diagonal, %c : [1, m], f64
+    %own = step.eigenvalues %l : [m, m]
+    %values = step.div %own, %c : [1, m], f64
     %opposite = step.neg %values : [1, m]
     %depth = step.amax %opposite : [1, m]
     %lift = step.maximum %depth, %zero : f64

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from . import _cache, _compiler, _runtime, errors
 from .interface import Interface, Options, describe_options
 
 _packages: dict[str, _runtime.Package] = {}  # by key, for this process
+_REPEAT = re.compile(r"(?<=step\.repeat )\d+(?= \()")
 
 
 def zoo() -> Path | None:
@@ -85,6 +87,20 @@ class Definition:
             return self
         texts = tuple(_zoo_text(f"fragments/{name}") for name in names)
         return dataclasses.replace(self, fragments=(*self.fragments, *texts))
+
+    def with_repeats(self, more: int) -> Definition:
+        """This definition with each ``step.repeat`` done ``more`` times more, or fewer where that
+        is negative. It is compiled once for each number.
+
+        A package is returned as it is; ValueError where a number would be negative.
+        """
+        if self.text is None or not more:
+            return self
+        counts = [int(count) for count in _REPEAT.findall(self.text)]
+        if min(counts, default=0) + more < 0:
+            raise ValueError(f"'{self.path}' repeats {min(counts)} times, {-more} fewer is none")
+        text = _REPEAT.sub(lambda found: str(int(found[0]) + more), self.text)
+        return dataclasses.replace(self, text=text)
 
     def digest(self) -> str:
         """The same for the same text, fragments and package, wherever they lie."""

@@ -21,10 +21,11 @@ static LogicalResult verifyRule(RuleOp rule) {
     if (!isSourceOp(&op))
       return op.emitOpError("is no operation of a source definition");
     auto reduction = dyn_cast<ReductionOpInterface>(op);
-    if (isa<CallOp, RepeatOp, WhenOp>(op) ||
+    if (isa<CallOp, RepeatOp, WhenOp, IdentityOp>(op) ||
         (reduction && reduction.getReassociable()))
       return op.emitOpError("is left after 'step-inline-calls', "
-                            "'step-unroll-repeats', 'step-flatten-whens' and "
+                            "'step-unroll-repeats', 'step-flatten-whens', "
+                            "'step-expand-identities' and "
                             "'step-reassociate-means'");
   }
   for (auto [value, index] :

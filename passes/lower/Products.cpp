@@ -181,6 +181,20 @@ static void emitDiagonals(const Words &w, const TileRow &row,
   copyPlaces(w, policy, from, places, to);
 }
 
+static void emitIndices(const Words &w, const TileRow &row,
+                        const FinishPolicy &policy, IndicesOp op) {
+  Matrices to(w, row, op.getResult());
+  Type stored = to.type.getElement(), f64 = w.b.getF64Type();
+  // One of both extents is 1.
+  Places places(w.mul(to.rows, to.columns), w.constantWord(1));
+  places.addOuter({to.items, w.constantWord(0)});
+  policy.forEach(places, [&](Value number, Value place) {
+    Value element = arith::SIToFPOp::create(w.b, w.loc, f64, place);
+    emitStore(w, stored, 0, w.narrow(element, stored), to.address,
+              w.toIndex(number));
+  });
+}
+
 static void emitLeading(const Words &w, const TileRow &row,
                         const FinishPolicy &policy, LeadingOp op) {
   Matrices from(w, row, op.getOperand()), to(w, row, op.getResult());
@@ -238,16 +252,14 @@ struct RoutineEmitter {
       emitStore(w, f64, 0, loadElement(w, source, f64, place), address, place);
     });
   }
-  /// Rounds the routine's elements into the result.
-  void round(Value address, Value item) const {
-    Type stored = to.type.getElement();
+  /// Rounds the routine's elements into a result.
+  void round(Value address, Value item, const Matrices &into) const {
+    Type stored = into.type.getElement();
     Matrix own{address, f64, Value(), Value()};
-    policy.forEach(to.getElements(), [&](Value number, Value) {
+    policy.forEach(into.getElements(), [&](Value number, Value) {
       Value place = w.toIndex(number);
-      Value element = loadElement(w, own, f64, place);
-      if (stored != f64)
-        element = arith::TruncFOp::create(w.b, w.loc, stored, element);
-      emitStore(w, stored, 0, element, to.getAddress(item), place);
+      Value element = w.narrow(loadElement(w, own, f64, place), stored);
+      emitStore(w, stored, 0, element, into.getAddress(item), place);
     });
   }
   void forEachItem(function_ref<void(Value)> emitOne) const {
@@ -255,12 +267,15 @@ struct RoutineEmitter {
            [&](Value index) { emitOne(w.toWord(index)); });
   }
   /// Each matrix widened into the routine's first memory, decomposed there, and
-  /// rounded from where the routine leaves it.
-  void decompose(Value result) const {
+  /// rounded from where the routine leaves it. `emitMore` takes what it leaves
+  /// elsewhere.
+  void decompose(
+      Value result, function_ref<void(Value)> emitMore = [](Value) {}) const {
     forEachItem([&](Value item) {
       widen(from, item, memory[0]);
       policy.call(call);
-      round(result, item);
+      round(result, item, to);
+      emitMore(item);
     });
   }
 
@@ -277,7 +292,11 @@ static void emitEigenvectors(const Words &w, const TileRow &row,
                              const FinishPolicy &policy, EigenvectorsOp op) {
   RoutineEmitter in(w, row, policy, op);
   in.call.arguments = {in.memory[0], in.from.rows, in.memory[1], in.memory[2]};
-  in.decompose(/*result=*/in.memory[0]);
+  Value vectors = in.memory[0], values = in.memory[2];
+  if (!op.getValues())
+    return in.decompose(vectors);
+  Matrices rows(w, row, op.getValues());
+  in.decompose(vectors, [&](Value item) { in.round(values, item, rows); });
 }
 
 static void emitOrthonormal(const Words &w, const TileRow &row,
@@ -323,6 +342,7 @@ void mlir::step::emitMatrices(const Words &w, const TileRow &row,
         .Case([&](EigenvectorsOp op) { emitEigenvectors(w, row, policy, op); })
         .Case([&](OrthonormalOp op) { emitOrthonormal(w, row, policy, op); })
         .Case([&](SortedOp op) { emitSorted(w, row, policy, op); })
+        .Case([&](IndicesOp op) { emitIndices(w, row, policy, op); })
         .Case([&](NormalsOp op) { emitNormals(w, row, policy, op); });
   };
   if (Value unless = op.getUnless())

@@ -97,6 +97,17 @@ std::pair<Value, bool> mlir::step::findMatrix(Value value) {
   return {value, transposed};
 }
 
+/// Whether it says where rows and columns are the same, or are not.
+static bool isOfDiagonal(Operation *op) {
+  auto compare = dyn_cast_or_null<CompareOp>(op);
+  if (!compare || (compare.getPredicate() != Predicate::EQ &&
+                   compare.getPredicate() != Predicate::NE))
+    return false;
+  auto lhs = compare.getLhs().getDefiningOp<IndexOp>();
+  auto rhs = compare.getRhs().getDefiningOp<IndexOp>();
+  return lhs && rhs && lhs.getType() != rhs.getType();
+}
+
 bool mlir::step::isSymmetric(Value value) {
   auto enter = [&](Value next) {
     if (!isShaped(next.getType()))
@@ -104,6 +115,8 @@ bool mlir::step::isSymmetric(Value value) {
     if (isa<BlockArgument>(next))
       return Follow::Stop;
     Operation *op = next.getDefiningOp();
+    if (isOfDiagonal(op))
+      return Follow::Nothing;
     if (auto product = dyn_cast<MatmulOp>(op)) {
       if (product.getSymmetric())
         return Follow::Nothing;
@@ -167,6 +180,11 @@ WorkSum mlir::step::getFlops(Operation *op, int64_t period) {
       })
       .Case<EighOp, EigenvectorsOp>(
           [&](auto own) { addEigenvectors(own.getOperand(), sum); })
+      .Case([&](EigenvaluesOp own) {
+        // Along with the vectors, where these are asked for.
+        if (llvm::none_of(own.getOperand().getUsers(), llvm::IsaPred<EighOp>))
+          addEigenvectors(own.getOperand(), sum);
+      })
       .Case<QrOp, OrthonormalOp>(
           [&](auto own) { addOrthonormal(own.getOperand(), sum); });
   return sum;

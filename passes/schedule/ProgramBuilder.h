@@ -92,6 +92,7 @@ private:
 
   // ProgramProducts.cpp: products, transposes and decompositions.
   void buildProduct(const SmallStep &step);
+  void buildEigen(Operation *op, Value unless, IntegerAttr period);
 
   // ProgramScalars.cpp: scalars of the cohort and of the tensor.
   void collectCohort();

@@ -14,6 +14,39 @@
 using namespace mlir;
 using namespace mlir::step;
 
+/// The operation of that kind on the same matrix, left out where this one is.
+template <typename OpT>
+static Value findBeside(Operation *op) {
+  Value unless = cast<MatrixOpInterface>(op).getUnless();
+  for (Operation *user : op->getOperand(0).getUsers())
+    if (auto other = dyn_cast<OpT>(user))
+      if (other.getOperand() == op->getOperand(0) &&
+          other.getUnless() == unless)
+        return other.getResult();
+  return {};
+}
+
+/// Whichever is asked for first makes both.
+void ProgramBuilder::buildEigen(Operation *op, Value unless,
+                                IntegerAttr period) {
+  if (values.contains(op->getResult(0)))
+    return;
+  Value vectors = findBeside<EighOp>(op);
+  Value numbers = findBeside<EigenvaluesOp>(op);
+  auto getType = [&](Value value) {
+    return BufferType::get(builder.getContext(), getDims(value.getType()),
+                           compute);
+  };
+  auto made = EigenvectorsOp::create(
+      builder, op->getLoc(), getType(op->getOperand(0)),
+      numbers ? Type(getType(numbers)) : Type(), getBuffer(op->getOperand(0)),
+      unless, period);
+  if (vectors)
+    values.map(vectors, made.getResult());
+  if (numbers)
+    values.map(numbers, made.getValues());
+}
+
 void ProgramBuilder::buildProduct(const SmallStep &step) {
   Operation *op = step.ops.front();
   Value result = op->getResult(0);
@@ -51,21 +84,27 @@ void ProgramBuilder::buildProduct(const SmallStep &step) {
                    .getResult());
     return;
   }
+  if (isa<EighOp, EigenvaluesOp>(op))
+    return buildEigen(op, unless, period);
+  if (isa<IndexOp>(op)) {
+    values.map(result,
+               IndicesOp::create(builder, loc, type, unless).getResult());
+    return;
+  }
   Value operand = getBuffer(op->getOperand(0));
   auto create = [&](auto kind, auto... more) {
     return decltype(kind)::create(builder, loc, type, operand, more..., unless)
-        .getResult();
-  };
-  auto decompose = [&](auto kind) {
-    return decltype(kind)::create(builder, loc, type, operand, unless, period)
         .getResult();
   };
   Value made = TypeSwitch<Operation *, Value>(op)
                    .Case([&](TransposeOp) { return create(TransposedOp()); })
                    .Case([&](FirstOp) { return create(LeadingOp()); })
                    .Case([&](DiagonalOp) { return create(DiagonalsOp()); })
-                   .Case([&](EighOp) { return decompose(EigenvectorsOp()); })
-                   .Case([&](QrOp) { return decompose(OrthonormalOp()); })
+                   .Case([&](QrOp) {
+                     return OrthonormalOp::create(builder, loc, type, operand,
+                                                  unless, period)
+                         .getResult();
+                   })
                    .Case([&](SortOp sort) {
                      return create(SortedOp(), getBuffer(sort.getKeys()));
                    });

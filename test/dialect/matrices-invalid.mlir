@@ -454,3 +454,63 @@ step.optimizer @scalars {
     step.return %p : [n, m]
   }
 }
+
+// -----
+
+step.optimizer @eigenvalues {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.eigenvalues' op takes '!step.tensor<n, m>', whose rows are 'n' and whose columns 'm'}}
+    %x = step.eigenvalues %g : [n, m]
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+step.optimizer @identity {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.identity' op takes '!step.tensor<n, m>', whose rows are 'n' and whose columns 'm'}}
+    %x = step.identity : [n, m]
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+step.optimizer @identity {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.identity' op makes '!step.tensor<k, k>', but 'k' is no dim of the rule}}
+    %x = step.identity : [k, k]
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+step.optimizer @identity {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{'step.identity' op takes '!step.tensor<*>', which has no two dims of a matrix}}
+    %x = step.identity : [*]
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @index {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.index' op makes '!step.tensor<n, m>', which is neither a column nor a row}}
+    %x = step.index : [n, m]
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+step.optimizer @index {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.index' op makes '!step.tensor<k, 1>', but 'k' is no dim of the rule}}
+    %x = step.index : [k, 1]
+    step.return %p : [n, m]
+  }
+}

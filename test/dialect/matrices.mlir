@@ -175,6 +175,39 @@ step.optimizer @sorted {
   }
 }
 
+// Eigenvalues, identities and indices.
+// CHECK-LABEL: step.optimizer @made {
+// GENERIC-LABEL: sym_name = "made"
+step.optimizer @made {
+  // CHECK: step.define @some
+  step.define @some(%g: [n, n]) {
+    // CHECK: step.eigenvalues %{{.*}} : [n, n]{{$}}
+    // GENERIC: "step.eigenvalues"({{.*}}) : (!step.tensor<n, n>) -> !step.tensor<1, n>
+    %values = step.eigenvalues %g : [n, n]
+    // CHECK-NEXT: step.identity : [n, n]{{$}}
+    // GENERIC: "step.identity"() : () -> !step.tensor<n, n>
+    %one = step.identity : [n, n]
+    // CHECK-NEXT: step.index : [n, 1]{{$}}
+    // GENERIC: "step.index"() : () -> !step.tensor<n, 1>
+    %row = step.index : [n, 1]
+    %scaled = step.mul %one, %values : [n, n], [1, n]
+    %moved = step.mul %scaled, %row : [n, n], [n, 1]
+    step.yield %moved : [n, n]
+  }
+  step.rule @batch(%p: param[...b, n, n], %g: grad[...b, n, n]) {
+    // CHECK: step.eigenvalues %grad {note = "kept"} : [...b, n, n]{{$}}
+    // GENERIC: "step.eigenvalues"({{.*}}) {note = "kept"} : (!step.tensor<...b, n, n>) -> !step.tensor<...b, 1, n>
+    %values = step.eigenvalues %g {note = "kept"} : [...b, n, n]
+    // CHECK-NEXT: step.identity {note = "kept"} : [...b, n, n]{{$}}
+    %one = step.identity {note = "kept"} : [...b, n, n]
+    // CHECK-NEXT: step.index {note = "kept"} : [...b, 1, n]{{$}}
+    %column = step.index {note = "kept"} : [...b, 1, n]
+    %sum = step.add %values, %column : [...b, 1, n]
+    %p1 = step.mul %one, %sum : [...b, n, n], [...b, 1, n]
+    step.return %p1 : [...b, n, n]
+  }
+}
+
 // Random numbers.
 // CHECK-LABEL: step.optimizer @normals {
 // GENERIC-LABEL: sym_name = "normals"

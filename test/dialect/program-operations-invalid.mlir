@@ -840,6 +840,66 @@ step.optimizer @opt {
 // -----
 
 step.optimizer @opt {
+  step.program @any_0(%p: param[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.eigenvectors' op makes '!step.buffer<[1, n], bf16>' in a program of 'f32'}}
+    %x, %y = step.eigenvectors %p : <[n, n], f32> -> <[n, n], f32>, !step.buffer<[1, n], bf16>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.eigenvectors' op makes '!step.buffer<[n, 1], f32>' of '!step.buffer<[n, n], f32>'}}
+    %x, %y = step.eigenvectors %p : <[n, n], f32> -> <[n, n], f32>, !step.buffer<[n, 1], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.indices' op makes '!step.buffer<[n, 1], bf16>' in a program of 'f32'}}
+    %x = step.indices : <[n, 1], bf16>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.indices' op makes '!step.buffer<[n, n], f32>', which is neither columns nor rows}}
+    %x = step.indices : <[n, n], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.indices' op makes '!step.buffer<[n], f32>', which is neither columns nor rows}}
+    %x = step.indices : <[n], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
   step.program @any_0(%p: param[n, m] as f32, %t: count) variant <"any", {}, f32> {
     step.cohort_scalars @scalars {
       step.yield

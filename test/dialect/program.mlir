@@ -107,6 +107,10 @@ step.optimizer @matrices {
     %first = step.leading %g {note = "kept"} : <[n, m], f32> -> <[n, n], f32>
     // CHECK-NEXT: step.eigenvectors %[[LEFT]] {note = "kept"} : <[n, n], f32> -> <[n, n], f32>
     %vectors = step.eigenvectors %left {note = "kept"} : <[n, n], f32> -> <[n, n], f32>
+    // CHECK-NEXT: step.eigenvectors %[[LEFT]] {note = "kept"} : <[n, n], f32> -> <[n, n], f32>, !step.buffer<[1, n], f32>
+    %vectors_too, %values = step.eigenvectors %left {note = "kept"} : <[n, n], f32> -> <[n, n], f32>, !step.buffer<[1, n], f32>
+    // CHECK-NEXT: step.indices {note = "kept"} : <[n, 1], f32>
+    %rows = step.indices {note = "kept"} : <[n, 1], f32>
     // CHECK-NEXT: %[[KEYS:.*]] = step.diagonals %[[LEFT]] {note = "kept"} : <[n, n], f32> -> <[1, n], f32>
     %keys = step.diagonals %left {note = "kept"} : <[n, n], f32> -> <[1, n], f32>
     // CHECK-NEXT: step.orthonormal %[[LEFT]] {note = "kept"} : <[n, n], f32> -> <[n, n], f32>
@@ -124,6 +128,10 @@ step.optimizer @matrices {
     %out1 = step.leading %g unless %yes : <[n, m], f32> -> <[n, n], f32>
     // CHECK-NEXT: step.eigenvectors %[[LEFT]] unless %[[YES]] : <[n, n], f32> -> <[n, n], f32>
     %out2 = step.eigenvectors %left unless %yes : <[n, n], f32> -> <[n, n], f32>
+    // CHECK-NEXT: step.eigenvectors %[[LEFT]] unless %[[YES]] : <[n, n], f32> -> <[n, n], f32>, !step.buffer<[1, n], f32>
+    %out6, %out7 = step.eigenvectors %left unless %yes : <[n, n], f32> -> <[n, n], f32>, !step.buffer<[1, n], f32>
+    // CHECK-NEXT: step.indices unless %[[YES]] : <[1, m], f32>
+    %out8 = step.indices unless %yes : <[1, m], f32>
     // CHECK-NEXT: step.diagonals %[[LEFT]] unless %[[YES]] : <[n, n], f32> -> <[1, n], f32>
     %out3 = step.diagonals %left unless %yes : <[n, n], f32> -> <[1, n], f32>
     // CHECK-NEXT: step.orthonormal %[[LEFT]] unless %[[YES]] : <[n, n], f32> -> <[n, n], f32>

@@ -1,6 +1,6 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Eigenvectors, bases, columns in order, random numbers, first columns, what is done in some steps
+"""Eigenvectors, eigenvalues, identities, bases, columns in order, random numbers, first columns, what is done in some steps
 or again and again, and products that add up in f64: compiled code has the interpreter's bits, for
 each processor that this one can be."""
 
@@ -98,6 +98,38 @@ DEFINITIONS = {
     %p1 = step.sub %p, %d : [...b, n, m]
     step.return %p1, %q1, %s1 : [...b, n, m], [...b, n, n], [...b, m, r]
   }""",
+    # Values along with vectors, and alone; identities that are added, multiplied, and chosen by.
+    "roots": """
+  step.rule @any(%p: param[...b, n, m], %g: grad[...b, n, m], %l: state "l"[...b, n, n],
+                 %x: state "x"[...b, n, n], %w: state "w"[...b, 1, m], %t: count) {
+    %gt = step.transpose %g : [...b, n, m]
+    %gg = step.matmul %g, %gt : [...b, n, m], [...b, m, n]
+    %one = step.identity : [...b, n, n]
+    %damp = step.mul %one, %half : [...b, n, n], f64
+    %l1 = step.add %gg, %damp : [...b, n, n]
+    %due = step.every %gap, %t
+    %x1 = step.when %due, %x : [...b, n, n] {
+      %values = step.eigenvalues %l1 : [...b, n, n]
+      %q = step.eigh %l1 : [...b, n, n]
+      %root = step.sqrt %values : [...b, 1, n]
+      %scaled = step.div %q, %root : [...b, n, n], [...b, 1, n]
+      %qt = step.transpose %q : [...b, n, n]
+      %new = step.matmul %scaled, %qt : [...b, n, n]
+      step.yield %new : [...b, n, n]
+    }
+    %gtg = step.matmul %gt, %g : [...b, m, n], [...b, n, m]
+    %own = step.eigenvalues %gtg : [...b, m, m]
+    %column = step.index : [...b, 1, m]
+    %w1 = step.add %own, %column : [...b, 1, m]
+    %row = step.index : [...b, n, 1]
+    %below = step.compare gt, %row, %column : [...b, n, 1], [...b, 1, m]
+    %turned = step.matmul %x1, %g : [...b, n, n], [...b, n, m]
+    %twice = step.matmul %one, %turned : [...b, n, n], [...b, n, m]
+    %u = step.select %below, %twice, %g : mask[...b, n, m], [...b, n, m]
+    %d = step.mul %u, %lr : [...b, n, m], f64
+    %p1 = step.sub %p, %d : [...b, n, m]
+    step.return %p1, %l1, %x1, %w1 : [...b, n, m], [...b, n, n], [...b, n, n], [...b, 1, m]
+  }""",
     # Random numbers of their own for each tensor, matrix and step, some of which nobody needs.
     "normals": """
   step.rule @any(%p: param[...b, n, m], %g: grad[...b, n, m], %o: state "o"[...b, m, r],
@@ -187,7 +219,7 @@ def test_leaves(target, tmp_path):
     assert_exact(tmp_path, [Case(definition, [Group()], tensors[1:], steps=1)], target)
 
 
-@pytest.mark.parametrize("what", ["batches", "powers"])
+@pytest.mark.parametrize("what", ["batches", "powers", "roots"])
 def test_batches(what, target, tmp_path):
     rng, definition = np.random.default_rng(5), make(tmp_path, what)
     shapes = [(3, 7, 13), (2, 2, 17, 5), (0, 3, 4), (5, 1, 1), (2, 0, 3)]
@@ -205,7 +237,7 @@ def test_states_of_sixteen_bits(target, tmp_path):
     assert_exact(tmp_path, [Case(definition, [Group()], tensors, steps=4)], target)
 
 
-@pytest.mark.parametrize("what", ["bases", "powers"])
+@pytest.mark.parametrize("what", ["bases", "powers", "roots"])
 def test_numbers_that_are_none(what, target, tmp_path):
     """In due steps and others: a basis that is NaN is so until the next."""
     rng, definition, tensors = np.random.default_rng(7), make(tmp_path, what), []

@@ -6,6 +6,7 @@ bfloat16."""
 import copy
 import math
 import pickle
+import warnings
 
 import pytest
 import stepc
@@ -33,13 +34,13 @@ SHAPES = [(3, 5), (7, 4), (6, 6), (1, 9), (9, 1), (1, 1), (33, 129), (200, 101),
 COEFFICIENTS = (3.4445, -4.775, 2.0315)
 
 
-def orthogonalized(u, coefficients, eps):
-    """Five steps of Newton and Schulz, in u's dtype, of the side that has no more rows."""
+def orthogonalized(u, coefficients, eps, steps=5):
+    """Steps of Newton and Schulz, in u's dtype, of the side that has no more rows."""
     a, b, c = coefficients
     tall = u.shape[0] > u.shape[1]
     x = u.mT if tall else u
     x = x / max(float(x.norm()), eps)
-    for _ in range(5):
+    for _ in range(steps):
         gram = x @ x.mT
         x = a * x + (b * gram + c * gram @ gram) @ x
     return x.mT if tall else x
@@ -48,7 +49,8 @@ def orthogonalized(u, coefficients, eps):
 class WrittenMuon(Written):
     defaults = {
         "lr": 1e-3, "weight_decay": 0.1, "momentum": 0.95, "nesterov": True,
-        "ns_coefficients": COEFFICIENTS, "eps": 1e-7, "adjust_lr_fn": None,
+        "ns_coefficients": COEFFICIENTS, "eps": 1e-7, "ns_steps": 5,
+        "adjust_lr_fn": None,
     }  # fmt: skip
 
     def step_one(self, p, group, momentum_buffer=None):
@@ -63,7 +65,7 @@ class WrittenMuon(Written):
             rate = lr * 0.2 * math.sqrt(max(rows, columns))
         elif columns:
             rate = lr * math.sqrt(max(1.0, rows / columns))
-        o = orthogonalized(u, group["ns_coefficients"], group["eps"])
+        o = orthogonalized(u, group["ns_coefficients"], group["eps"], group["ns_steps"])
         p.copy_(p.to(wide) * (1 - lr * group["weight_decay"]) - rate * o)
         return {"momentum_buffer": v}
 
@@ -351,18 +353,57 @@ def test_coefficients_are_three(coefficients):
         train((optimizer,), (params,), 1)
 
 
-def test_other_numbers_of_steps_are_torchs():
+@pytest.mark.parametrize("steps", [0, 1, 3, 8])
+def test_numbers_of_steps(steps):
+    """A compiled step for each; set later, it is another's, with the same momentum."""
     ours, theirs = make_params(SHAPES[:8]), make_params(SHAPES[:8])
-    a, b = Muon(ours, lr=0.1, ns_steps=3), torch.optim.Muon(theirs, lr=0.1, ns_steps=3)
+    a, written = Muon(ours, lr=0.1, ns_steps=steps), WrittenMuon(theirs, lr=0.1, ns_steps=steps)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # none that torch's own step runs
+        train((a, written), (ours, theirs), 3)
+    assert_near(a, ours, written, theirs)
+    a.param_groups[0]["ns_steps"] = written.param_groups[0]["ns_steps"] = 2
+    train((a, written), (ours, theirs), 1, first=3)
+    assert_near(a, ours, written, theirs)
+
+
+def test_many_steps_are_compiled():
+    """As many as torch takes; of a matrix of one row they are of one number, and do not diverge."""
+    ours, theirs = make_params([(1, 1), (1, 4)]), make_params([(1, 1), (1, 4)])
+    a, written = Muon(ours, lr=0.1, ns_steps=99), WrittenMuon(theirs, lr=0.1, ns_steps=99)
+    train((a, written), (ours, theirs), 1)
+    assert a.last_step is not None
+    assert all(p.isfinite().all() for p in ours)
+
+
+@pytest.mark.parametrize("steps", [100, 2.0])
+def test_numbers_of_steps_that_torch_refuses(steps):
+    ours, theirs = make_params([(3, 4)]), make_params([(3, 4)])
+    a, b = Muon(ours, ns_steps=steps), torch.optim.Muon(theirs, ns_steps=steps)
+    set_grads(ours, theirs)
+    with pytest.warns(RuntimeWarning, match=f"ns_steps is {steps} in group 0"):
+        with pytest.raises((ValueError, TypeError)) as own:
+            a.step()
+    with pytest.raises((ValueError, TypeError)) as torchs:
+        b.step()
+    assert str(own.value) == str(torchs.value)
+
+
+def test_groups_of_several_numbers_of_steps_are_torchs():
+    ours, theirs = make_params(SHAPES[:4]), make_params(SHAPES[:4])
+    made = [
+        cls([{"params": params[:2]}, {"params": params[2:], "ns_steps": 3}], lr=0.1)
+        for cls, params in ((Muon, ours), (torch.optim.Muon, theirs))
+    ]
     with pytest.warns(RuntimeWarning, match="runs torch's own step.*ns_steps is 3") as caught:
-        train((a, b), (ours, theirs), 4)
+        train(made, (ours, theirs), 4)
     assert len(caught) == 1 and bits_equal(ours, theirs)
-    a.param_groups[0]["ns_steps"] = 5  # and back to the compiled one, with its momentum
+    made[0].param_groups[1]["ns_steps"] = 5  # and to the compiled one, with its momentum
     again = clone_params(ours)
     written = WrittenMuon(again, lr=0.1)
-    written.state = {q: copy.deepcopy(a.state[p]) for p, q in zip(ours, again, strict=True)}
-    train((a, written), (ours, again), 2, first=4)
-    assert_near(a, ours, written, again)
+    written.state = {q: copy.deepcopy(made[0].state[p]) for p, q in zip(ours, again, strict=True)}
+    train((made[0], written), (ours, again), 2, first=4)
+    assert_near(made[0], ours, written, again)
 
 
 def test_clipping_and_scaling():

@@ -256,6 +256,7 @@ class Body(Matrices):
         if self.maker.has_matrices and is_matrix(self.dims or ()):
             kinds += [self.multiply] * 3 + [self.on_others] * 3 + [self.extent]
             kinds += [self.decompose, self.basis, self.sorted, self.first_columns, self.normals]
+            kinds += [self.written]
             kinds += [self.when, self.when, self.repeat]
         if self.dims is None:
             kinds = [self.scalar] * 6 + [self.power]

@@ -7,7 +7,8 @@ from __future__ import annotations
 from program import F64, I1, I64, tensor
 
 OPERATIONS = (
-    "matmul", "transpose", "eigh", "qr", "diagonal", "sort", "first", "random_normal",
+    "matmul", "transpose", "eigh", "eigenvalues", "qr", "diagonal", "sort", "first",
+    "random_normal", "identity", "index",
 )  # fmt: skip
 
 
@@ -116,7 +117,23 @@ class Matrices:
         one = self.recent(names) if names and self.coin() else self.gram()
         if self.program.types[one].dims[-1] == "1":
             return self.multiply()
-        return self.emit("eigh", [one], self.program.types[one])
+        *batch, rows, _ = self.program.types[one].dims
+        made = self.pick(["eigh", "eigenvalues", "both"])
+        if made != "eigh":
+            values = self.emit("eigenvalues", [one], tensor((*batch, "1", rows)))
+        return values if made == "eigenvalues" else self.emit("eigh", [one], self.program.types[one])
+
+    def written(self):
+        """A matrix that is made of no other, of the dims of one that is there."""
+        names = self.matrices()
+        if not names:
+            return self.arithmetic()
+        *batch, rows, columns = self.program.types[self.recent(names)].dims
+        choices = [("identity", (n, n)) for n in (rows, columns) if n != "1"]
+        choices += [("index", (rows, "1")), ("index", ("1", columns))]
+        kind, dims = self.pick(choices)
+        type_ = tensor((*batch, *dims))
+        return self.emit(kind, [], type_, after=f" : {type_}", typed=False)
 
     def basis(self):
         """Of the columns of a square matrix."""

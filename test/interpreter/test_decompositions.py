@@ -265,6 +265,141 @@ def test_bounds_of_eigenvectors(tmp_path):
     assert not fine["param:nan"].any() and none["param:nan"].all()
 
 
+# --- Eigenvalues --------------------------------------------------------------
+
+
+def with_values(folder, batch=""):
+    return write_definition(
+        folder,
+        f"%q = step.eigh %g : [{batch}n, n]\n%v = step.eigenvalues %g : [{batch}n, n]\n"
+        f"step.return %q, %v : [{batch}n, n], [{batch}1, n]",
+        f'%p: param[{batch}n, n], %g: grad[{batch}n, n], %s: state "values"[{batch}1, n]',
+    )
+
+
+def given_with_values(matrix):
+    return {"param": matrix, "grad": matrix, "values": np.zeros_like(matrix[..., :1, :])}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_eigenvalues(dtype, tmp_path):
+    """Those of numpy, in the order of the vectors, whose bits are as without them."""
+    path, batch, cases = with_values(tmp_path), Batch(), []
+    (tmp_path / "vectors").mkdir()
+    alone = decomposed(tmp_path / "vectors")
+    storage = "f32" if dtype == np.float32 else "f64"
+    for n in (1, 2, 5, 17, 40):
+        for matrix in (
+            symmetric((n, n), dtype, n),
+            np.diag(np.arange(n, dtype=dtype)),
+            np.zeros((n, n), dtype),
+        ):
+            cases.append(matrix)
+            batch.add(path, given_with_values(matrix), param=storage)
+            batch.add(alone, {"param": matrix, "grad": matrix}, param=storage)
+    results = batch.run()
+    for matrix, result, without in zip(cases, results[::2], results[1::2], strict=True):
+        expected = np.linalg.eigvalsh(matrix.astype("f8"))[::-1]
+        bound = 16 * len(matrix) * np.finfo(dtype).eps * np.linalg.norm(matrix)
+        assert np.abs(result["values"][0] - expected).max() <= bound
+        assert_same(result["param"], without["param"])
+
+
+def test_small_eigenvalues_are_not_roundings_of_float32(tmp_path):
+    """Of a matrix whose elements float32 has exactly: in float64 they are found."""
+    matrix = np.array([[1.0, 1.0], [1.0, 1.0 + 2.0**-20]], "f4")
+    batch = Batch()
+    batch.add(with_values(tmp_path), given_with_values(matrix))
+    (result,) = batch.run()
+    expected = np.linalg.eigvalsh(matrix.astype("f8"))[::-1]
+    assert np.abs(result["values"][0] / expected - 1.0).max() < 1e-7
+
+
+def test_a_batch_of_eigenvalues(tmp_path):
+    matrices = symmetric((2, 3, 4, 4), np.float32, 7)
+    (tmp_path / "one").mkdir()
+    batch, one = Batch(), with_values(tmp_path / "one")
+    batch.add(with_values(tmp_path, "...b, "), given_with_values(matrices))
+    for index in np.ndindex(2, 3):
+        batch.add(one, given_with_values(matrices[index]))
+    together, *alone = batch.run()
+    for index, result in zip(np.ndindex(2, 3), alone, strict=True):
+        assert_same(together["values"][index], result["values"])
+
+
+def test_no_numbers_have_no_eigenvalues(tmp_path):
+    path, batch, cases = with_values(tmp_path), Batch(), []
+    for value in special_values(np.float32):
+        matrix = symmetric((3, 3), np.float32, 5)
+        matrix[2, 0] = matrix[0, 2] = value
+        cases.append(value)
+        batch.add(path, given_with_values(matrix))
+    for value, result in zip(cases, batch.run(), strict=True):
+        if not np.isfinite(value):
+            assert np.isnan(result["values"]).all(), value
+        else:
+            assert not np.isnan(result["values"]).any(), value
+
+
+def test_bounds_of_eigenvalues(tmp_path):
+    """None is larger than the root of the sum of squares, which one of rank one reaches."""
+    path, batch, cases = with_values(tmp_path), Batch(), []
+    vector = normal((4, 1), np.float32, 5)
+    for matrix in (vector @ vector.T, symmetric((4, 4), np.float32, 5), np.zeros((4, 4), "f4")):
+        cases.append(matrix)
+        batch.add(path, given_with_values(matrix), mode="bound")
+    infinite = cases[1].copy()
+    infinite[1, 1] = np.inf
+    batch.add(path, given_with_values(infinite), mode="bound")
+    *fine, none = batch.run()
+    for matrix, result in zip(cases, fine, strict=True):
+        low, high = result["values:low"][0], result["values:high"][0]
+        values, size = np.linalg.eigvalsh(matrix.astype("f8")), np.linalg.norm(matrix)
+        assert (low <= values.min()).all() and (values.max() <= high).all()
+        assert (high <= size * 1.0001 + 1e-30).all() and not result["values:nan"].any()
+    assert none["values:nan"].all()
+
+
+# --- Identities and indices ---------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_identities_and_indices(mode, tmp_path):
+    path = tmp_path / "made.mlir"
+    path.write_text("""
+step.optimizer @example {
+  step.rule @any(%p: param[...b, n, m], %g: grad[...b, n, m], %s: state "i"[...b, m, m],
+                 %r: state "rows"[...b, n, 1], %c: state "columns"[...b, 1, m]) {
+    %one = step.identity : [...b, m, m]
+    %x = step.mul %one, %one : [...b, m, m]
+    %row = step.index : [...b, n, 1]
+    %column = step.index : [...b, 1, m]
+    %place = step.sub %row, %column : [...b, n, 1], [...b, 1, m]
+    %r1 = step.add %row, %r : [...b, n, 1]
+    %c1 = step.add %column, %c : [...b, 1, m]
+    step.return %place, %x, %r1, %c1 : [...b, n, m], [...b, m, m], [...b, n, 1], [...b, 1, m]
+  }
+}
+""")
+    batch, shapes = Batch(), [(3, 5), (5, 3), (2, 3, 4, 2), (1, 1), (0, 3), (3, 0)]
+    for *outer, n, m in shapes:
+        zeros = {name: np.zeros((*outer, *own), "f4")
+                 for name, own in {"param": (n, m), "grad": (n, m), "i": (m, m),
+                                   "rows": (n, 1), "columns": (1, m)}.items()}  # fmt: skip
+        batch.add(path, zeros, mode=mode)
+    for (*outer, n, m), result in zip(shapes, batch.run(), strict=True):
+        places = np.arange(n)[:, None] - np.arange(m)
+        for name, own in {"param": places, "i": np.eye(m), "rows": np.arange(n)[:, None],
+                          "columns": np.arange(m)[None]}.items():  # fmt: skip
+            expected = np.broadcast_to(own, (*outer, *own.shape))
+            if mode == "bound":  # of sums and products, which may be rounded
+                low, high = result[f"{name}:low"], result[f"{name}:high"]
+                assert (low <= expected).all() and (expected <= high).all()
+                assert np.abs(high - low).max(initial=0.0) < 1e-5
+            else:
+                assert (result[name] == expected).all() and result[name].shape == expected.shape
+
+
 # --- First columns ------------------------------------------------------------
 
 

@@ -52,12 +52,21 @@ Matrix make(int64_t n, const std::function<double(int64_t, int64_t)> &of) {
 }
 
 /// What is in the memory that it works in does not matter.
-Matrix decompose(Matrix matrix, double before = kNaN) {
+Matrix decompose(Matrix matrix, double before = kNaN,
+                 std::vector<double> *values = nullptr) {
   int64_t n = matrix.n;
   std::vector<double> vectors(size_t(n * n), before);
   std::vector<double> work(size_t(n * kEigenWork), before);
   findEigenvectors(matrix.elements.data(), n, vectors.data(), work.data());
+  if (values)
+    values->assign(work.begin(), work.begin() + n);
   return matrix;
+}
+
+std::vector<double> findValues(const Matrix &matrix) {
+  std::vector<double> values;
+  decompose(matrix, kNaN, &values);
+  return values;
 }
 
 Matrix makeNormal(int64_t n, uint64_t seed) {
@@ -132,6 +141,18 @@ void checkOrthogonal(const Matrix &q) {
     }
 }
 
+/// In the order of the vectors, to the letter.
+void checkValues(const Matrix &a, const Matrix &q,
+                 const std::vector<double> &values) {
+  double bound = 8.0 * double(a.n) * kUnit * getNorm(a);
+  std::vector<double> column(size_t(a.n));
+  for (int64_t j = 0; j < a.n; ++j) {
+    ASSERT_LE(std::fabs(values[size_t(j)] - multiply(a, q, j, column)), bound)
+        << "value " << j << " of " << a.n;
+    ASSERT_LE(values[size_t(j)], values[size_t(std::max<int64_t>(j - 1, 0))]);
+  }
+}
+
 void checkSigns(const Matrix &q) {
   for (int64_t j = 0; j < q.n; ++j) {
     int64_t largest = 0;
@@ -147,6 +168,7 @@ void check(const Matrix &a) {
   checkResiduals(a, q);
   checkOrthogonal(q);
   checkSigns(q);
+  checkValues(a, q, findValues(a));
 }
 
 TEST(SymmetricEigen, AnyMatrix) {
@@ -185,6 +207,26 @@ TEST(SymmetricEigen, Zeros) {
         ASSERT_EQ(q.at(i, j), double(i == j));
   }
   decompose(Matrix(0));
+}
+
+TEST(SymmetricEigen, KnownValues) {
+  // 2 - 2 cos(k pi / (n + 1)), of second differences.
+  int64_t n = 40;
+  std::vector<double> values = findValues(make(n, [](int64_t i, int64_t j) {
+    return i == j ? 2.0 : i - j == 1 ? -1.0 : 0.0;
+  }));
+  for (int64_t k = 0; k < n; ++k)
+    EXPECT_NEAR(values[size_t(k)],
+                2.0 - 2.0 * std::cos(double(n - k) * 3.14159265358979323846 /
+                                     double(n + 1)),
+                1e-14);
+  // In order, exact where nothing is beside the diagonal, as large as they are.
+  EXPECT_EQ(findValues(make(4,
+                            [](int64_t i, int64_t j) {
+                              const double own[] = {0.5, -3.0, 7.0, 0.0};
+                              return i == j ? own[i] * 0x1p1000 : 0.0;
+                            })),
+            (std::vector<double>{7.0 * 0x1p1000, 0x1p999, 0.0, -3.0 * 0x1p1000}));
 }
 
 TEST(SymmetricEigen, SizesOfNumbers) {
@@ -245,6 +287,10 @@ TEST(SymmetricEigen, TheBitsAreTheMatrixs) {
   for (double &element : larger.elements)
     element *= 0x1p40;
   EXPECT_EQ(q.elements, decompose(larger).elements);
+  std::vector<double> values = findValues(a);
+  for (double &value : values)
+    value *= 0x1p40;
+  EXPECT_EQ(values, findValues(larger));
 }
 
 TEST(SymmetricEigen, TheBitsAreThoseOfNarrowVectors) {
@@ -266,6 +312,8 @@ TEST(SymmetricEigen, NoNumbers) {
         a.at(n - 1, place) = wrong;
         for (double element : decompose(a).elements)
           ASSERT_TRUE(std::isnan(element));
+        for (double value : findValues(a))
+          ASSERT_TRUE(std::isnan(value));
       }
 }
 

@@ -172,3 +172,59 @@ step.optimizer @extents {
     step.return %p1 : [n, m]
   }
 }
+
+// -----
+
+// An identity is symmetric, and what is made of it element by element; not so where a row and
+// a column are compared in another way.
+
+// CHECK-LABEL: step.optimizer @identities
+step.optimizer @identities {
+  %half = step.constant 0.5
+  %zero = step.constant 0.0
+  // CHECK: %[[MADE:.*]]:2 = step.traverse @identities_any_0_small1 over [n, n]
+  // CHECK-DAG: step.product %[[MADE]]#0, %[[MADE]]#0 symmetric : <[n, n]
+  // CHECK-DAG: step.product %[[MADE]]#1, %[[MADE]]#1 : <[n, n]
+  step.rule @identities_any_0(%p: param[n, m] as f32, %g: grad[n, m] as f32, %l: state "l"[n, n] as f32,
+                              %k: state "k"[n, n] as f32) variant <"any", {}, f32> {
+    %gt = step.transpose %g : [n, m]
+    %gg = step.matmul %g, %gt : [n, m], [m, n]
+    %row = step.index : [n, 1]
+    %column = step.index : [1, n]
+    %same = step.compare eq, %row, %column : [n, 1], [1, n]
+    %lower = step.compare ge, %row, %column : [n, 1], [1, n]
+    %damp = step.select %same, %half, %zero : mask[n, n], f64
+    %damped = step.add %gg, %damp : [n, n]
+    %half_of_it = step.select %lower, %gg, %zero : mask[n, n], [n, n], f64
+    %l1 = step.matmul %damped, %damped : [n, n]
+    %k1 = step.matmul %half_of_it, %half_of_it : [n, n]
+    step.return %p, %l1, %k1 : [n, m], [n, n], [n, n]
+  }
+}
+
+// -----
+
+// Vectors and values of one matrix are one decomposition, whichever comes first; each may be
+// asked for alone.
+
+// CHECK-LABEL: step.optimizer @eigen
+step.optimizer @eigen {
+  // CHECK: %{{.*}}, %{{.*}} = step.eigenvectors %l : <[n, n], f32> -> <[n, n], f32>, !step.buffer<[1, n], f32>
+  // CHECK: %{{[^,]*}} = step.eigenvectors %r : <[m, m], f32> -> <[m, m], f32>{{$}}
+  // CHECK: %[[GG:.*]] = step.product %{{.*}} transposed symmetric
+  // CHECK-NEXT: %{{.*}}, %{{.*}} = step.eigenvectors %[[GG]] : <[n, n], f32> -> <[n, n], f32>, !step.buffer<[1, n], f32>
+  // CHECK-NOT: step.eigenvectors
+  step.rule @eigen_any_0(%p: param[n, m] as f32, %g: grad[n, m] as f32, %l: state "l"[n, n] as f32,
+                         %r: state "r"[m, m] as f32, %row: state "row"[1, n] as f32)
+      variant <"any", {}, f32> {
+    %gt = step.transpose %g : [n, m]
+    %gg = step.matmul %g, %gt : [n, m], [m, n]
+    %values = step.eigenvalues %gg : [n, n]
+    %q = step.eigh %gg : [n, n]
+    %scaled = step.mul %q, %values : [n, n], [1, n]
+    %own = step.eigenvalues %l : [n, n]
+    %row1 = step.add %row, %own : [1, n]
+    %vectors = step.eigh %r : [m, m]
+    step.return %p, %scaled, %vectors, %row1 : [n, m], [n, n], [m, m], [1, n]
+  }
+}

@@ -97,7 +97,7 @@ step.optimizer @left_out {
 
 step.optimizer @reassociable {
   step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.sum' op is left after 'step-inline-calls', 'step-unroll-repeats', 'step-flatten-whens' and 'step-reassociate-means'}}
+    // expected-error @+1 {{'step.sum' op is left after 'step-inline-calls', 'step-unroll-repeats', 'step-flatten-whens', 'step-expand-identities' and 'step-reassociate-means'}}
     %s = step.sum %g reassociable : [*]
     step.return %p
   }
@@ -111,7 +111,7 @@ step.optimizer @called {
     step.yield %lr : f64
   }
   step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.call' op is left after 'step-inline-calls', 'step-unroll-repeats', 'step-flatten-whens' and 'step-reassociate-means'}}
+    // expected-error @+1 {{'step.call' op is left after 'step-inline-calls', 'step-unroll-repeats', 'step-flatten-whens', 'step-expand-identities' and 'step-reassociate-means'}}
     %s = step.call @f() : () -> f64
     step.return %p
   }
@@ -121,7 +121,7 @@ step.optimizer @called {
 
 step.optimizer @repeated {
   step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.repeat' op is left after 'step-inline-calls', 'step-unroll-repeats', 'step-flatten-whens' and 'step-reassociate-means'}}
+    // expected-error @+1 {{'step.repeat' op is left after 'step-inline-calls', 'step-unroll-repeats', 'step-flatten-whens', 'step-expand-identities' and 'step-reassociate-means'}}
     %x = step.repeat 2 (%a: [*] = %g) {
       step.yield %a : [*]
     }
@@ -133,7 +133,7 @@ step.optimizer @repeated {
 
 step.optimizer @sometimes {
   step.rule @any(%p: param[*], %g: grad[*], %f: fresh) {
-    // expected-error @+1 {{'step.when' op is left after 'step-inline-calls', 'step-unroll-repeats', 'step-flatten-whens' and 'step-reassociate-means'}}
+    // expected-error @+1 {{'step.when' op is left after 'step-inline-calls', 'step-unroll-repeats', 'step-flatten-whens', 'step-expand-identities' and 'step-reassociate-means'}}
     %x = step.when %f, %g : [*] {
       step.yield %p : [*]
     }
@@ -149,5 +149,15 @@ step.optimizer @skipped {
     // expected-error @+1 {{'step.eigh' op is no operation of a source definition}}
     %x = step.eigh %g unless %f : [n, n]
     step.return %p : [n, n]
+  }
+}
+
+// -----
+
+step.optimizer @identity {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.identity' op is left after 'step-inline-calls', 'step-unroll-repeats', 'step-flatten-whens', 'step-expand-identities' and 'step-reassociate-means'}}
+    %x = step.identity : [n, n]
+    step.return %p : [n, m]
   }
 }

@@ -324,3 +324,30 @@ def test_another_product_has_other_bits(kind, tmp_path):
     package.ptx = re.sub(r"\n\s*bar\.sync\s+0;", "", right)
     with pytest.raises(Fault, match="another one"):
         compare(package, shapes, strided=False)
+
+
+IDENTITIES = """
+step.optimizer @identities {
+  %half = step.constant 0.5
+  step.rule @any(%p: param[...b, n, m], %g: grad[...b, n, m], %l: state "l"[...b, n, n]) {
+    %one = step.identity : [...b, n, n]
+    %damp = step.mul %one, %half : [...b, n, n], f64
+    %l1 = step.add %l, %damp : [...b, n, n]
+    %row = step.index : [...b, n, 1]
+    %column = step.index : [...b, 1, m]
+    %below = step.compare gt, %row, %column : [...b, n, 1], [...b, 1, m]
+    %turned = step.matmul %one, %g : [...b, n, n], [...b, n, m]
+    %u = step.select %below, %turned, %row : mask[...b, n, m], [...b, n, m], [...b, n, 1]
+    step.return %u, %l1 : [...b, n, m], [...b, n, n]
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("storage", ["f32", "bf16 and f32", "f64"])
+def test_identities(storage, tmp_path):
+    """More rows than threads of a block, and matrices side by side."""
+    package = make_gram(tmp_path, storage, IDENTITIES)
+    shapes = [((2, 3, 3, 7), 1), ((19, 5), 0), ((300, 2), 0), ((0, 3), 0)]
+    _, changed = compare(package, shapes, strided=False)
+    assert changed

@@ -36,4 +36,4 @@ static_assert(sizeof(StepcStateFormatInfo) == 32, "layout of the C ABI");
 static_assert(sizeof(StepcStoreConfig) == 40, "layout of the C ABI");
 static_assert(sizeof(StepcStoreInfo) == 56, "layout of the C ABI");
 static_assert(sizeof(StepcStoreCommitted) == 32, "layout of the C ABI");
-static_assert(STEPC_KERNEL_ABI_VERSION == 11, "raise with any change");
+static_assert(STEPC_KERNEL_ABI_VERSION == 12, "raise with any change");

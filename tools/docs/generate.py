@@ -52,10 +52,12 @@ DIRECTIVES = [
     (r"custom<DimNames>\(\$over\)\^", "`[` dims `]`"),
     (r"custom<DimNames>\(\$across\)\^", "`[` axes `]`"),
 ]
-# What only passes say of a reduction.
+# What only passes say of an operation of a definition; of a program's it is told.
 INSERTED = re.compile(
-    r"\s*\(`across` [^()]*\)\?|\s*\(`unless` \$unless\^\)\?(?=\s+attr-dict `:`\s+type)"
-    r"|^\| `across` \|.*\n|^\| `unless` \| 1-bit .*\n", re.M)  # fmt: skip
+    r"\s*\(`(?:across|unless)` [^()]*\)\?|\s*\(`at` \$position\^ `:` type\)\?"
+    r"|^\| `(?:across|unless|position)` \|.*\n", re.M)  # fmt: skip
+NO_OPERANDS = re.compile(r"^#### Operands:\n\n\| Operand .*\n\|.*\n\n(?!\|)", re.M)
+OF_PASSES = "\n## Exchanges around a step\n"  # with which what definitions may say ends
 INTERNAL = re.compile(r"^(Traits|Interfaces|Effects|Interfaces:|Traits:).*\n\n?", re.M)
 
 
@@ -88,7 +90,9 @@ def tidy(text):
     text = INTERNAL.sub("", text)
     for pattern, replacement in DIRECTIVES:
         text = re.sub(pattern, replacement, text)
-    text = INSERTED.sub("", text)
+    of_definitions, *of_passes = text.split(OF_PASSES)
+    text = OF_PASSES.join([INSERTED.sub("", of_definitions), *of_passes])
+    text = NO_OPERANDS.sub("", text)
     if "custom<" in text:
         sys.exit("a directive has no entry in DIRECTIVES: " + re.search("custom<.*", text).group())
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"

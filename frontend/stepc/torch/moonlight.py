@@ -17,16 +17,15 @@ from .optimizers.checks import (
     check_not_negative,
 )
 from .optimizers.factors import Factors
+from .optimizers.newton_schulz import STEPS, OfSteps, is_number_of_steps
 from .step.compiled import CompiledStep
 
 __all__ = ["Muon"]
 
-_STEPS = 5  # of Newton and Schulz, that the definition has
-
 
 def _check_steps(group: dict) -> None:
-    if group["ns_steps"] != _STEPS:
-        raise ValueError(f"ns_steps is {group['ns_steps']}, expected {_STEPS}")
+    if not is_number_of_steps(group["ns_steps"]):
+        raise ValueError(f"ns_steps is {group['ns_steps']}, expected a number from 0 to 99")
 
 
 def _as_groups(saved: dict, groups: list[dict]) -> dict:
@@ -39,7 +38,7 @@ def _as_groups(saved: dict, groups: list[dict]) -> dict:
     return {**saved, "param_groups": made}
 
 
-class Muon(CheckedGroups, Factors, CompiledStep, torch.optim.Optimizer):
+class Muon(OfSteps, CheckedGroups, Factors, CompiledStep, torch.optim.Optimizer):
     """Muon and AdamW in one optimizer, as in Moonshot's ``toy_train.Muon``; definition
     ``moonlight_muon.mlir``.
 
@@ -58,7 +57,7 @@ class Muon(CheckedGroups, Factors, CompiledStep, torch.optim.Optimizer):
         muon_params: matrices, named or not.
         momentum: decay of the sum of gradients.
         nesterov: orthogonalize the sum and the gradient together.
-        ns_steps: must be 5.
+        ns_steps: of Newton and Schulz, from 0 to 99; a step is compiled for each number.
         adamw_params: others, or None.
         adamw_betas: decays of the averages of the gradient and of its square.
         adamw_eps: added to the root of the latter, which is not corrected for bias.
@@ -87,7 +86,7 @@ class Muon(CheckedGroups, Factors, CompiledStep, torch.optim.Optimizer):
         muon_params=None,
         momentum: float = 0.95,
         nesterov: bool = True,
-        ns_steps: int = _STEPS,
+        ns_steps: int = STEPS,
         adamw_params=None,
         adamw_betas: tuple[float, float] = (0.9, 0.95),
         adamw_eps: float = 1e-8,
@@ -135,6 +134,10 @@ class Muon(CheckedGroups, Factors, CompiledStep, torch.optim.Optimizer):
 
     def _read_options(self, group: dict) -> dict[str, bool]:
         _check_steps(group)
+        if group["use_muon"] and group["ns_steps"] != self._num_steps_of_all():
+            raise ValueError(
+                f"ns_steps is {group['ns_steps']}, and {self._num_steps_of_all()} in group 0"
+            )
         return super()._read_options(group)
 
     def load_state_dict(self, state_dict: dict) -> None:

@@ -72,7 +72,7 @@
 
 #include <stdint.h>
 
-#define STEPC_KERNEL_ABI_VERSION 11
+#define STEPC_KERNEL_ABI_VERSION 12
 
 /* Indices of the fixed words of a row. */
 #define STEPC_ROW_SCALARS 0
@@ -147,7 +147,7 @@ typedef struct StepcChunk {
 typedef struct StepcRoutines {
   /* Makes of a symmetric matrix of n rows, row-major, its eigenvectors as
    * step.eigh orders them (docs/language.md). Works in n * n doubles and in n *
-   * STEPC_EIGEN_WORK. */
+   * STEPC_EIGEN_WORK, whose first n are the eigenvalues then, in that order. */
   void (*eigenvectors)(double *matrix, int64_t n, double *vectors,
                        double *work);
   /* Makes of a matrix of no more columns than rows, row-major, an orthonormal

@@ -14,8 +14,7 @@ from ..tensors.members import named_in
 from ..tensors.patterns import seen_shapes, view_of
 from .checks import list_params, params_of
 from .factors import Factors
-
-_STEPS = 5  # of Newton and Schulz, that muon.mlir has
+from .newton_schulz import STEPS, OfSteps
 
 
 def _match_rms_adamw(group: dict) -> bool:
@@ -53,7 +52,7 @@ class _OfMatrices(torch.optim.Muon):
             _check_matrices({**group, "params": named_in(group)})
 
 
-class Muon(Factors, CompiledStep, _OfMatrices):
+class Muon(OfSteps, Factors, CompiledStep, _OfMatrices):
     """Muon; definition ``muon.mlir``.
 
     Everything is as in :class:`torch.optim.Muon`: arguments, which parameters it takes
@@ -64,8 +63,9 @@ class Muon(Factors, CompiledStep, _OfMatrices):
     of bfloat16 (:class:`~stepc.torch.optimizers.factors.Factors`). And the momentum buffer of a
     16-bit parameter is float32.
 
-    ``ns_steps`` other than 5 and parameters that cannot be compiled for run torch's own step,
-    with one warning. A parameter that ranks have parts of is stepped whole by one of them, and
+    A step is compiled for each ``ns_steps``, from 0 to 99 as in torch. Groups of which one has
+    another number than the first, and parameters that cannot be compiled for, run torch's own
+    step, with one warning. A parameter that ranks have parts of is stepped whole by one of them, and
     with ``zero=`` each is stepped, and its momentum kept, by one rank (docs/distributed.md).
 
     ``static_grads``, ``clip`` and ``loss_scale`` are as for every optimizer of Stepc:
@@ -87,8 +87,11 @@ class Muon(Factors, CompiledStep, _OfMatrices):
         "match_rms_adamw": _match_rms_adamw,
     }
     _eager_class = torch.optim.Muon
-    _compiled_where = {"ns_steps": _STEPS}
     _keeps_step = False
+
+    @property
+    def _compiled_where(self) -> dict[str, object]:
+        return {"ns_steps": self._num_steps_of_all()}
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a parameter group, as torch's; ValueError for what has more than two dims and no
@@ -104,8 +107,8 @@ class Muon(Factors, CompiledStep, _OfMatrices):
 
 def _match_rms_of_five(group: dict) -> bool:
     """ValueError for another number of steps too, as there is no step of torch's own for them."""
-    if group["ns_steps"] != _STEPS:
-        raise ValueError(f"ns_steps is {group['ns_steps']}, expected {_STEPS}")
+    if group["ns_steps"] != STEPS:
+        raise ValueError(f"ns_steps is {group['ns_steps']}, expected {STEPS}")
     return _match_rms_adamw(group)
 
 
@@ -127,3 +130,6 @@ class GramMuon(Muon):
     _options = {"nesterov": "nesterov", "match_rms_adamw": _match_rms_of_five}
     _eager_class = None
     _compiled_where = {}
+
+    def _num_steps_of_all(self) -> int:
+        return STEPS  # others are refused where options are read
