@@ -22,7 +22,7 @@ STEPS = 20
 BOUNDS = {("f64", "f64", "f64"): 1e-12, ("f32", "f32", "f32"): 2e-4}
 # Times that: of a singular factor small eigenvalues are roundings of large ones; and what
 # another order of operations leaves.
-AMPLIFIED = {"shampoo": 10, "gram_muon": 5}
+AMPLIFIED = {"shampoo": 40, "gram_muon": 5}
 
 
 # Whose bases are not known where a gradient is singular.
