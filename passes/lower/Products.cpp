@@ -72,6 +72,7 @@ struct Matrices {
   Matrix get(Value item, bool transposed) const {
     Matrix matrix{getAddress(item), type.getElement(), columns,
                   w.constantWord(1)};
+    matrix.isTransposed = transposed;
     if (transposed)
       std::swap(matrix.rowStride, matrix.columnStride);
     return matrix;
@@ -119,30 +120,49 @@ void mlir::step::callProduct(
     name += "pairs_";
   if (product.isSymmetric)
     name += "symmetric";
+  // What is spread over a grid is made for the order of elements, too.
+  bool isSpread = bool(product.firstTile);
+  if (isSpread)
+    name += (Twine("_spread") + (product.lhs.isTransposed ? "_t" : "_n") +
+             (product.rhs.isTransposed ? "t" : "n"))
+                .str();
   SmallVector<Value> arguments;
   for (const Matrix &matrix : {product.lhs, product.rhs})
     arguments.append({matrix.address, matrix.rowStride, matrix.columnStride});
-  arguments.append({product.result, product.rows, product.depth,
-                    product.columns, product.panels, product.packed});
+  arguments.append(
+      {product.result, product.rows, product.depth, product.columns});
+  if (isSpread)
+    arguments.append({product.firstTile, product.scratch});
+  else
+    arguments.append({product.panels, product.packed});
   if (product.inPairs)
     arguments.push_back(product.routines);
   func::FuncOp function =
       getSharedFunction(w, name, int64_t(arguments.size()), 0,
                         [&](const Words &inner, ValueRange in) {
                           Product own = product;
-                          own.lhs = {in[0], product.lhs.storage, in[1], in[2]};
-                          own.rhs = {in[3], product.rhs.storage, in[4], in[5]};
+                          own.lhs = {in[0], product.lhs.storage, in[1], in[2],
+                                     product.lhs.isTransposed};
+                          own.rhs = {in[3], product.rhs.storage, in[4], in[5],
+                                     product.rhs.isTransposed};
                           own.result = in[6];
                           own.rows = in[7];
                           own.depth = in[8];
                           own.columns = in[9];
-                          own.panels = in[10];
-                          own.packed = in[11];
+                          (isSpread ? own.firstTile : own.panels) = in[10];
+                          (isSpread ? own.scratch : own.packed) = in[11];
                           if (product.inPairs)
                             own.routines = in[12];
                           emitBody(inner, own);
                         });
   func::CallOp::create(w.b, w.loc, function, arguments);
+}
+
+Type mlir::step::getComputeType(ProductOp product) {
+  MLIRContext *context = product.getContext();
+  return product.getRounded() ? Type(Float32Type::get(context))
+         : product.getWide()  ? Type(Float64Type::get(context))
+                              : product.getType().getElement();
 }
 
 static void emitProduct(const Words &w, const TileRow &row,
@@ -151,9 +171,7 @@ static void emitProduct(const Words &w, const TileRow &row,
   Matrices to(w, row, product.getResult());
   ProductMemory memory = row.storage.getProductMemory(product);
   Type stored = to.type.getElement();
-  Type compute = product.getRounded() ? Type(w.b.getF32Type())
-                 : product.getWide()  ? Type(w.b.getF64Type())
-                                      : stored;
+  Type compute = getComputeType(product);
   w.loop(w.constant(0), w.toIndex(to.items), 1, [&](Value index) {
     Value item = w.toWord(index);
     Product one{lhs.get(item, product.getLhsTransposed()),
@@ -168,9 +186,16 @@ static void emitProduct(const Words &w, const TileRow &row,
                 product.getRounded(),
                 row.routines ? row.routines : w.constantWord(0),
                 row.getWorkspaceAddress(memory.panels),
-                row.getWorkspaceAddress(memory.packed)};
+                row.getWorkspaceAddress(memory.packed),
+                item};
     policy.multiply(one);
   });
+}
+
+ProductSize mlir::step::getProductSize(const Words &w, const TileRow &row,
+                                       ProductOp product) {
+  Matrices to(w, row, product.getResult());
+  return {to.items, to.rows, to.columns};
 }
 
 static void emitDiagonals(const Words &w, const TileRow &row,
@@ -330,10 +355,110 @@ static void emitSorted(const Words &w, const TileRow &row,
   });
 }
 
+/// What an operation does, but where its `unless` holds.
+static void emitUnless(const Words &w, const TileRow &row,
+                       ProgramMatrixOpInterface op, function_ref<void()> emit) {
+  if (Value unless = op.getUnless())
+    w.branch(row.getScalar(unless), [] {}, emit);
+  else
+    emit();
+}
+
+namespace {
+/// What a device hands over of a routine's operands, and takes of its results.
+struct HandedEmitter {
+  HandedEmitter(const Words &w, const TileRow &row, const FinishPolicy &policy,
+                RoutineOpInterface op)
+      : w(w), policy(policy), op(op), memory(row.storage.getHandedMemory(op)),
+        record(row.getWorkspaceAddress(memory.record)),
+        address(row.getWorkspaceAddress(memory.matrices)),
+        type(getHandedType(op)),
+        given(w, row, op->getOperand(isa<SortedOp>(op) ? 1 : 0)),
+        from(w, row, op->getOperand(0)), to(w, row, op->getResult(0)) {}
+
+  static Value countElements(const Words &w, const Matrices &matrices) {
+    return w.mul(matrices.items, w.mul(matrices.rows, matrices.columns));
+  }
+  static Matrix getFlat(Value address, Type type) {
+    return {address, type, Value(), Value()};
+  }
+  int64_t getNumber() const {
+    return isa<EigenvectorsOp>(op)  ? STEPC_ROUTINE_EIGENVECTORS
+           : isa<OrthonormalOp>(op) ? STEPC_ROUTINE_ORTHONORMAL
+                                    : STEPC_ROUTINE_ORDER;
+  }
+  void emitRecord() const {
+    Value words = w.words(record);
+    auto store = [&](int64_t word, Value value) {
+      w.store(value, words, w.constant(word));
+    };
+    store(STEPC_CALL_MATRICES, given.items);
+    store(STEPC_CALL_ROUTINE, w.constantWord(getNumber()));
+    store(STEPC_CALL_ROWS, given.rows);
+    store(STEPC_CALL_COLUMNS, given.columns);
+    store(STEPC_CALL_BYTES, w.constantWord(getBytes(type)));
+    store(STEPC_CALL_ADDRESS, address);
+  }
+  void give() const {
+    Matrix source = getFlat(given.address, given.type.getElement());
+    Places all(countElements(w, given), w.constantWord(1));
+    policy.forEach(all, [&](Value number, Value) {
+      Value place = w.toIndex(number);
+      emitStore(w, type, 0, loadElement(w, source, type, place), address,
+                place);
+    });
+    policy.byOne([&] { emitRecord(); });
+  }
+  /// Of each element the place of its column among those of its matrix.
+  Value getPlace(Value number) const {
+    if (!isa<SortedOp>(op))
+      return number;
+    Value column = w.rem(number, to.columns);
+    Value item = w.div(number, w.mul(to.rows, to.columns));
+    Value key = w.add(w.mul(item, to.columns), column);
+    Value place = w.load(w.words(address), w.toIndex(key));
+    return w.add(w.sub(number, column), place);
+  }
+  void take() const {
+    Type stored = to.type.getElement();
+    Matrix source = isa<SortedOp>(op)
+                        ? getFlat(from.address, from.type.getElement())
+                        : getFlat(address, type);
+    Places all(countElements(w, to), w.constantWord(1));
+    policy.forEach(all, [&](Value number, Value) {
+      Value place = w.toIndex(getPlace(number));
+      emitStore(w, stored, 0, loadElement(w, source, stored, place), to.address,
+                w.toIndex(number));
+    });
+  }
+
+  const Words &w;
+  const FinishPolicy &policy;
+  RoutineOpInterface op;
+  HandedMemory memory;
+  Value record, address;
+  Type type;
+  /// The operand that the routine gets, the one that it is about, the result.
+  Matrices given, from, to;
+};
+} // namespace
+
+void mlir::step::emitHanded(const Words &w, const TileRow &row,
+                            const FinishPolicy &policy, RoutineOpInterface op) {
+  emitUnless(w, row, cast<ProgramMatrixOpInterface>(op.getOperation()),
+             [&] { HandedEmitter(w, row, policy, op).give(); });
+}
+
+void mlir::step::emitTaken(const Words &w, const TileRow &row,
+                           const FinishPolicy &policy, RoutineOpInterface op) {
+  emitUnless(w, row, cast<ProgramMatrixOpInterface>(op.getOperation()),
+             [&] { HandedEmitter(w, row, policy, op).take(); });
+}
+
 void mlir::step::emitMatrices(const Words &w, const TileRow &row,
                               const FinishPolicy &policy,
                               ProgramMatrixOpInterface op) {
-  auto emit = [&] {
+  emitUnless(w, row, op, [&] {
     TypeSwitch<Operation *>(op)
         .Case([&](ProductOp op) { emitProduct(w, row, policy, op); })
         .Case([&](TransposedOp op) { emitTransposed(w, row, policy, op); })
@@ -344,9 +469,5 @@ void mlir::step::emitMatrices(const Words &w, const TileRow &row,
         .Case([&](SortedOp op) { emitSorted(w, row, policy, op); })
         .Case([&](IndicesOp op) { emitIndices(w, row, policy, op); })
         .Case([&](NormalsOp op) { emitNormals(w, row, policy, op); });
-  };
-  if (Value unless = op.getUnless())
-    w.branch(row.getScalar(unless), [] {}, emit);
-  else
-    emit();
+  });
 }

@@ -19,6 +19,8 @@ struct Matrix {
   Value address;
   Type storage;
   Value rowStride, columnStride;
+  /// Whether the elements of a column lie side by side, and not those of a row.
+  bool isTransposed = false;
 };
 
 /// One product of [rows, depth] and [depth, columns], row-major into `result`,
@@ -34,7 +36,18 @@ struct Product {
   Value routines; // the address of StepcRoutines
   /// Memory for the operands as the policy wants them (ProductMemory).
   Value panels, packed;
+  /// Which of the batch it is.
+  Value item;
+  /// On a device: the first tile of the block, and its scratch memory.
+  Value firstTile = {}, scratch = {};
 };
+
+/// Of a product the batch, and the result's rows and columns. Words.
+struct ProductSize {
+  Value items, rows, columns;
+};
+ProductSize getProductSize(const Words &w, const TileRow &row,
+                           ProductOp product);
 
 /// A call of a routine of the runtime. All values are words.
 struct RoutineCall {
@@ -47,6 +60,14 @@ struct RoutineCall {
 /// each matrix of the batch; nothing is done where its `unless` holds.
 void emitMatrices(const Words &w, const TileRow &row,
                   const FinishPolicy &policy, ProgramMatrixOpInterface op);
+
+/// On a device: the operand of a routine, of all matrices, where the host
+/// reaches it, and the record of the call; and the result from there. Nothing
+/// is done where its `unless` holds. `byOne` is for one thread of all.
+void emitHanded(const Words &w, const TileRow &row, const FinishPolicy &policy,
+                RoutineOpInterface op);
+void emitTaken(const Words &w, const TileRow &row, const FinishPolicy &policy,
+               RoutineOpInterface op);
 
 /// How the names of functions begin that multiply, and that alone may have
 /// fused multiply-adds. No name of a definition is mangled to one that begins
@@ -76,6 +97,9 @@ void callProduct(const Words &w, const Product &product,
 /// the compute type.
 Value loadElement(const Words &w, const Matrix &matrix, Type compute,
                   Value index, int64_t lanes = 0);
+
+/// The type in which a product is added up.
+Type getComputeType(ProductOp product);
 
 /// Elements of memory, one or a vector of them, in the compute type.
 Value convertElements(const Words &w, Value elements, Type compute);

@@ -138,7 +138,10 @@ Value TileRow::getAddress(Value buffer) const {
 Value TileRow::getWorkspaceAddress(int64_t index) const {
   int64_t operands = storage.getProgram().getOperandArguments().size();
   Value word = w.load(row, getOperandsWord() + operands + index);
-  return storage.getWorkspace()[index].live ? word : w.add(workspace, word);
+  const WorkspaceBuffer &buffer = storage.getWorkspace()[index];
+  bool isAddress = buffer.live || buffer.use == BufferUse::Record ||
+                   buffer.use == BufferUse::Handed;
+  return isAddress ? word : w.add(workspace, word);
 }
 
 Value TileRow::getRank() const { return w.load(row, STEPC_ROW_RANK); }

@@ -331,17 +331,26 @@ static json::Object describeScalars(ProgramOp program) {
   return json::Object{{"functions", std::move(functions)}, {"slots", slots}};
 }
 
+/// As the runtime reads it.
+static StringRef stringifyUse(BufferUse use) {
+  static constexpr const char *names[] = {"all", "packed", "routine", "record",
+                                          "handed"};
+  return names[size_t(use)];
+}
+
 static json::Array describeWorkspace(const ProgramStorage &storage) {
   json::Array workspace;
   for (const WorkspaceBuffer &buffer : storage.getWorkspace()) {
     json::Array size;
     for (const std::string &factor : buffer.size)
       size.push_back(factor);
-    workspace.push_back(
-        json::Object{{"name", buffer.name},
-                     {"size", std::move(size)},
-                     {"bytes", buffer.width * getBytes(buffer.element)},
-                     {"live", buffer.live}});
+    json::Object object{{"name", buffer.name},
+                        {"size", std::move(size)},
+                        {"bytes", buffer.width * getBytes(buffer.element)},
+                        {"live", buffer.live}};
+    if (buffer.use != BufferUse::All)
+      object["use"] = stringifyUse(buffer.use);
+    workspace.push_back(std::move(object));
   }
   return workspace;
 }

@@ -58,6 +58,12 @@ json::Array mlir::step::toJson(ArrayAttr names) {
   return array;
 }
 
+static StringRef stringifyStage(const FinishStage &stage) {
+  if (stage.kind == FinishStage::Call)
+    return "call";
+  return stage.kind == FinishStage::Rows ? "rows" : "spread";
+}
+
 json::Object ScheduleWriter::describe(const ScheduleEntry &entry) {
   json::Object object{{"segment", entry.segment}};
   if (entry.isTrailing)
@@ -69,6 +75,13 @@ json::Object ScheduleWriter::describe(const ScheduleEntry &entry) {
           return matrix && matrix.isMostWork();
         }))
       object["products"] = products;
+    std::vector<FinishStage> stages = getStages(entry);
+    if (stages.size() > 1) {
+      json::Array names;
+      for (const FinishStage &stage : stages)
+        names.push_back(stringifyStage(stage));
+      object["stages"] = std::move(names);
+    }
     return object;
   }
   object["kernel"] = entry.name;

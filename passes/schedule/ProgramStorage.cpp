@@ -246,15 +246,17 @@ void ProgramStorage::addPartials() {
 
 /// What is worked in, once for all that have the same extents.
 int64_t ProgramStorage::findOrAdd(StringRef prefix, ArrayRef<std::string> size,
-                                  Type element, int64_t width) {
+                                  Type element, int64_t width, BufferUse use) {
   for (auto [index, buffer] : llvm::enumerate(workspace))
-    if (buffer.width == width && ArrayRef(buffer.size) == size &&
-        buffer.element == element && StringRef(buffer.name).starts_with(prefix))
+    if (buffer.width == width && buffer.use == use &&
+        ArrayRef(buffer.size) == size && buffer.element == element &&
+        StringRef(buffer.name).starts_with(prefix))
       return int64_t(index);
   int64_t number = workspace.size();
   workspace.push_back(
       {(prefix + Twine(number)).str(), llvm::to_vector(size), element});
   workspace.back().width = width;
+  workspace.back().use = use;
   return number;
 }
 
@@ -272,8 +274,11 @@ void ProgramStorage::addProductMemory(ProductOp product) {
   SmallVector<std::string> packed = getSize(depth), panels = packed;
   for (const std::string &columns : getSize(product.getType().getDims().back()))
     panels.push_back(columns + "/" + std::to_string(panelColumns));
-  products[product] = {findOrAdd("panels", panels, chain, panelColumns),
-                       findOrAdd("packed", packed, chain, STEPC_PACKED_ROWS)};
+  auto find = [&](StringRef prefix, ArrayRef<std::string> size, int64_t width) {
+    return findOrAdd(prefix, size, chain, width, BufferUse::Packed);
+  };
+  products[product] = {find("panels", panels, panelColumns),
+                       find("packed", packed, STEPC_PACKED_ROWS)};
 }
 
 void ProgramStorage::addRoutineMemory(RoutineOpInterface op) {
@@ -283,7 +288,7 @@ void ProgramStorage::addRoutineMemory(RoutineOpInterface op) {
   SmallVector<std::string> columns = getSize(dims.back()), matrix(rows);
   llvm::append_range(matrix, columns);
   auto find = [&](StringRef prefix, ArrayRef<std::string> size, int64_t width) {
-    return findOrAdd(prefix, size, f64, width);
+    return findOrAdd(prefix, size, f64, width, BufferUse::Routine);
   };
   routines[op] =
       llvm::TypeSwitch<Operation *, RoutineMemory>(op)
@@ -300,12 +305,36 @@ void ProgramStorage::addRoutineMemory(RoutineOpInterface op) {
           });
 }
 
+Type mlir::step::getHandedType(RoutineOpInterface op) {
+  Type f64 = Float64Type::get(op->getContext());
+  if (isa<SortedOp>(op))
+    return f64;
+  auto from = cast<BufferType>(op->getOperand(0).getType());
+  auto to = cast<BufferType>(op->getResult(0).getType());
+  return std::max(from.getElementBytes(), to.getElementBytes()) > 4
+             ? f64
+             : Float32Type::get(op->getContext());
+}
+
+/// Of all matrices of the tensor: each launch hands all of them over.
+void ProgramStorage::addHandedMemory(RoutineOpInterface op) {
+  Type f64 = Float64Type::get(program.getContext());
+  unsigned operand = isa<SortedOp>(op) ? 1 : 0;
+  SmallVector<std::string> size =
+      getSize(getDims(op->getOperand(operand).getType()));
+  handed[op] = {
+      findOrAdd("record", {}, f64, STEPC_CALL_WORDS, BufferUse::Record),
+      findOrAdd("handed", size, getHandedType(op), 1, BufferUse::Handed)};
+}
+
 /// What works in memory beside its operands and its result.
 void ProgramStorage::addMatrixMemory(Operation *op) {
   if (auto product = dyn_cast<ProductOp>(op))
     addProductMemory(product);
-  else if (auto routine = dyn_cast<RoutineOpInterface>(op))
+  else if (auto routine = dyn_cast<RoutineOpInterface>(op)) {
     addRoutineMemory(routine);
+    addHandedMemory(routine);
+  }
 }
 
 int64_t ProgramStorage::getBufferIndex(Value value) const {

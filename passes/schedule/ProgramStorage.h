@@ -13,6 +13,9 @@
 
 namespace mlir::step {
 
+/// Who has a buffer (runtime/core/Manifest.h).
+enum class BufferUse { All, Packed, Routine, Record, Handed };
+
 /// A buffer of a program's workspace.
 struct WorkspaceBuffer {
   std::string name;
@@ -29,12 +32,12 @@ struct WorkspaceBuffer {
   /// where none does.
   ExchangeOp exchange;
   unsigned share = 0;
+  BufferUse use = BufferUse::All;
 };
 
 /// The buffers, by their places in the workspace, into which a processor packs
 /// the operands of a product: panels of the right one, `STEPC_PACKED_ROWS` rows
-/// of the left one. Products of the same extents share them. Devices leave them
-/// unused.
+/// of the left one. Products of the same extents share them. Devices have none.
 struct ProductMemory {
   int64_t panels, packed;
 };
@@ -42,6 +45,16 @@ struct ProductMemory {
 /// The buffers of f64 that a routine works in, in the order of its arguments:
 /// the first is what it is given. Those of the same extents share them.
 using RoutineMemory = SmallVector<int64_t, 3>;
+
+/// The buffers by which a device has the host do it: the record of the call,
+/// one for all, and what is handed over, of all matrices.
+struct HandedMemory {
+  int64_t record, matrices;
+};
+
+/// Of what elements these matrices are: of those that hold the operand's and
+/// the result's.
+Type getHandedType(RoutineOpInterface op);
 
 /// Where the values of a program lie: the one numbering that lowering, the
 /// manifest and explanations share.
@@ -84,6 +97,9 @@ public:
   ArrayRef<int64_t> getRoutineMemory(RoutineOpInterface op) const {
     return routines.find(op)->second;
   }
+  HandedMemory getHandedMemory(RoutineOpInterface op) const {
+    return handed.lookup(op);
+  }
   StringRef getBufferName(Value value) const {
     return workspace[getBufferIndex(value)].name;
   }
@@ -98,10 +114,11 @@ private:
   void numberTensor();
   void addPartials();
   int64_t findOrAdd(StringRef prefix, ArrayRef<std::string> size, Type element,
-                    int64_t width);
+                    int64_t width, BufferUse use);
   void addMatrixMemory(Operation *op);
   void addProductMemory(ProductOp product);
   void addRoutineMemory(RoutineOpInterface op);
+  void addHandedMemory(RoutineOpInterface op);
   void addVectors();
   void add(Value value, StringRef prefix, int64_t number,
            SmallVector<std::string> size, Type element);
@@ -114,6 +131,7 @@ private:
   DenseMap<Value, int64_t> buffers;
   DenseMap<Operation *, ProductMemory> products;
   DenseMap<Operation *, RoutineMemory> routines;
+  DenseMap<Operation *, HandedMemory> handed;
 };
 
 } // namespace mlir::step

@@ -26,6 +26,49 @@ static bool isRun(Operation *op) {
          isTensorScalar(op);
 }
 
+/// A traversal of items that are rows side by side in every operand, without
+/// sums: no element has to do with another one.
+static bool isSpread(Operation *op) {
+  auto traverse = dyn_cast<TraverseOp>(op);
+  if (!traverse)
+    return isa<ProgramMatrixOpInterface>(op);
+  ArrayRef<StringAttr> over = getDims(traverse.getOver());
+  auto isOfItems = [&](Type type) {
+    ArrayRef<StringAttr> own = getDims(type);
+    return own.size() == over.size() && own.drop_back() == over.drop_back() &&
+           (own.back() == over.back() || own.back().getValue() == "1");
+  };
+  return over.size() > 1 && traverse.getPartials().empty() &&
+         llvm::all_of(traverse.getReads().getTypes(), isOfItems) &&
+         llvm::all_of(traverse.getWrites().getTypes(), isOfItems) &&
+         llvm::all_of(traverse.getResultTypes(), isOfItems);
+}
+
+std::vector<FinishStage> mlir::step::getStages(const ScheduleEntry &finish) {
+  std::vector<FinishStage> stages;
+  auto add = [&](FinishStage::Kind kind, Operation *op) {
+    stages.push_back({kind, {op}, ""});
+  };
+  for (Operation *op : finish.finish) {
+    if (isa<RoutineOpInterface>(op)) {
+      add(FinishStage::Hand, op);
+      add(FinishStage::Call, op);
+      add(FinishStage::Take, op);
+    } else if (isSpread(op)) {
+      add(FinishStage::Spread, op);
+    } else if (!stages.empty() && stages.back().kind == FinishStage::Rows) {
+      stages.back().entries.push_back(op);
+    } else {
+      add(FinishStage::Rows, op);
+    }
+  }
+  for (auto [number, stage] : llvm::enumerate(stages))
+    if (stage.kind != FinishStage::Call)
+      stage.name = number == 0 ? finish.name
+                               : (finish.name + "_stage" + Twine(number)).str();
+  return stages;
+}
+
 std::vector<ScheduleEntry> mlir::step::getSchedule(ProgramOp program) {
   std::vector<ScheduleEntry> entries;
   int64_t numFinishes = 0, segment = 0;

@@ -27,6 +27,21 @@ struct ScheduleEntry {
   bool isTrailing = false;
 };
 
+/// What a device does in a part of a finish, which is one launch, or has the
+/// host do. Parts of rows have all that is not spread; a block works for a
+/// tensor. What is done for each element of matrices is spread over all blocks,
+/// one operation a part. A routine of the runtime is three parts: its operand
+/// is handed over, the host is called, and the result is taken.
+struct FinishStage {
+  enum Kind { Rows, Spread, Hand, Call, Take };
+  Kind kind = Rows;
+  SmallVector<Operation *> entries;
+  /// Empty where the host is called.
+  std::string name;
+};
+
+std::vector<FinishStage> getStages(const ScheduleEntry &finish);
+
 /// The schedule of a program. What stands between two kernels in one segment is
 /// one finish.
 std::vector<ScheduleEntry> getSchedule(ProgramOp program);

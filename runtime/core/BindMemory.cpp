@@ -94,6 +94,11 @@ void Binder::allocateWorkspace() {
       need.placedTotal += store::roundUpToPage(state.bytes);
     addCodedNeed(tensor);
     const RowSize &rows = tensor.bound.size;
+    need.routine = std::max(need.routine, rows.routine);
+    need.handedRows += rows.handed > 0;
+    if (__builtin_add_overflow(need.handedTotal, rows.handed,
+                               &need.handedTotal))
+      throw std::bad_alloc();
     if (model.classes[tensor.bound.rowClass].isLarge(rows)) {
       need.shared = std::max(need.shared, rows.workspace);
     } else {

@@ -46,6 +46,11 @@ struct WorkspaceNeed {
   int64_t codedLargest = 0;
   int64_t codedTotal = 0;
   int64_t codedStates = 0;
+  /// There, too, what is handed over to the host: of all rows, how many these
+  /// are, and the most that a routine works in.
+  int64_t handedTotal = 0;
+  int64_t handedRows = 0;
+  int64_t routine = 0;
 };
 
 /// Who is told of what the caller's own thread runs.

@@ -119,6 +119,12 @@ bool stepc::compare(double left, Predicate predicate, double right) {
   return false;
 }
 
+const char *stepc::getName(BufferUse use) {
+  static const char *const names[] = {"all", "packed", "routine", "record",
+                                      "handed"};
+  return names[size_t(use)];
+}
+
 const char *stepc::getName(Predicate predicate) {
   static const char *const names[] = {"eq", "ne", "lt", "le", "gt", "ge"};
   return names[size_t(predicate)];
@@ -145,6 +151,20 @@ bool Variant::hasProducts() const {
   return std::any_of(
       schedule.begin(), schedule.end(),
       [](const ScheduleEntry &entry) { return entry.products > 0; });
+}
+
+size_t Variant::countLaunches() const {
+  size_t count = 0;
+  for (const ScheduleEntry &entry : schedule)
+    count += std::max<size_t>(entry.stages.size(), 1);
+  return count;
+}
+
+bool Variant::handsOver() const {
+  return std::any_of(workspace.begin(), workspace.end(),
+                     [](const WorkspaceBuffer &buffer) {
+                       return buffer.use == BufferUse::Record;
+                     });
 }
 
 bool Variant::waitsForRow(const ScheduleEntry &entry) const {
@@ -206,10 +226,10 @@ int64_t Variant::getFootprint() const {
   return bytes;
 }
 
-size_t Manifest::getMostEntries() const {
+size_t Manifest::getMostLaunches() const {
   size_t most = 0;
   for (const Variant &variant : variants)
-    most = std::max(most, variant.schedule.size());
+    most = std::max(most, variant.countLaunches());
   return most;
 }
 

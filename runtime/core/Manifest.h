@@ -225,8 +225,21 @@ struct Factor {
   int64_t per = 1;
 };
 
+/// Who has a buffer of the workspace: every engine; one of a processor, for
+/// operands that it packs or for what its routines work in; or one of a device,
+/// the record of what it leaves to the host, and what it hands over
+/// (kernel_abi.h), both in memory of the host.
+enum class BufferUse : uint8_t { All, Packed, Routine, Record, Handed };
+
+constexpr BufferUse kBufferUses[] = {BufferUse::All, BufferUse::Packed,
+                                     BufferUse::Routine, BufferUse::Record,
+                                     BufferUse::Handed};
+
+const char *getName(BufferUse use);
+
 struct WorkspaceBuffer {
   std::string name;
+  BufferUse use = BufferUse::All;
   std::vector<Factor> size;
   int64_t bytes = 0;
   /// Kept from one segment to a later one.
@@ -292,6 +305,10 @@ struct Variant {
   bool hasReducedOperands() const;
   /// Whether a step multiplies matrices.
   bool hasProducts() const;
+  /// How many launches a device makes of the schedule, and whether it hands
+  /// matrices over to the host.
+  size_t countLaunches() const;
+  bool handsOver() const;
   /// Whether a row needs all chunks of an entry that is called before this one.
   bool waitsForRow(const ScheduleEntry &entry) const;
   /// Whether rows are taken through the schedule one by one for this entry,
@@ -342,8 +359,8 @@ struct Manifest {
 
   /// Round r runs after segment r; one more segment follows the last.
   int64_t getNumSegments() const { return int64_t(rounds.size()) + 1; }
-  /// Of the longest schedule.
-  size_t getMostEntries() const;
+  /// Of the schedule for which a device makes most.
+  size_t getMostLaunches() const;
   /// Whether the values select the same variants; integers do not select.
   bool selectSame(const std::vector<int64_t> &left,
                   const std::vector<int64_t> &right) const;

@@ -52,7 +52,11 @@ RowSize RowClass::getSize(const TileShape &shape) const {
       together
           ? 1
           : std::max<int64_t>(1, chunkElements / std::max<int64_t>(tile, 1));
-  size.workspace = getWorkspaceBytes(variant, shape, /*live=*/false);
+  size.workspace = getWorkspaceBytes(variant, shape, together);
+  if (together) {
+    size.handed = stepc::getBytes(variant, shape, BufferUse::Handed);
+    size.routine = stepc::getBytes(variant, shape, BufferUse::Routine);
+  }
   return size;
 }
 
@@ -162,7 +166,8 @@ void RowClass::clearList() noexcept {
   rows.clear();
   batches.clear();
   large.clear();
-  listedElements = listedWorkspace = batchedElements = batchedRows = 0;
+  listedElements = listedWorkspace = listedHanded = batchedElements =
+      batchedRows = 0;
   batchOpen = false;
 }
 
@@ -183,6 +188,9 @@ void RowClass::listRow(int64_t row, const RowSize &size) noexcept {
   if (together && tiles) {
     placeWorkspace(row, listedWorkspace);
     listedWorkspace += size.workspace;
+    if (size.handed)
+      placeHanded(row);
+    listedHanded += size.handed;
     finishes.push_back({row, 0, 0});
   } else if (whole) {
     listWhole(row, size);
@@ -241,12 +249,31 @@ int64_t RowClass::placeBuffers(int64_t row, int64_t offset) noexcept {
   int64_t *next = words + operandsWord + variant.operands.size();
   for (const WorkspaceBuffer &buffer : variant.workspace) {
     int64_t &word = *next++;
-    if (buffer.live)
+    if (!isInWorkspace(buffer, together))
       continue;
     word = offset;
     offset += getBufferBytes(buffer, shape);
   }
   return offset;
+}
+
+/// What a row hands over lies behind that of the rows listed before it; its
+/// record has the row's number.
+void RowClass::placeHanded(int64_t row) noexcept {
+  int64_t *words = getRow(row);
+  TileShape shape = loadTileShape(variant.roles, words);
+  int64_t *next = words + operandsWord + variant.operands.size();
+  auto address = int64_t(matrices) + listedHanded;
+  for (const WorkspaceBuffer &buffer : variant.workspace) {
+    int64_t &word = *next++;
+    if (buffer.use == BufferUse::Record)
+      word =
+          int64_t(records) + row * STEPC_CALL_WORDS * int64_t(sizeof(int64_t));
+    if (buffer.use != BufferUse::Handed)
+      continue;
+    word = address;
+    address += getBufferBytes(buffer, shape);
+  }
 }
 
 void RowClass::finishList() noexcept {

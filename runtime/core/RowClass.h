@@ -33,6 +33,10 @@ struct RowSize {
   /// Of the buffers that are not live, and of states that are codes.
   int64_t workspace = 0;
   bool coded = false;
+  /// Where rows are worked on together, what is handed over to the host, and
+  /// what its routines work in.
+  int64_t handed = 0;
+  int64_t routine = 0;
 
   int64_t countChunks() const {
     return (units + unitsPerChunk - 1) / unitsPerChunk;
@@ -57,6 +61,12 @@ public:
   /// own, and a chunk has one tile. Before the first row is added.
   void setTogether() { together = true; }
   bool isTogether() const { return together; }
+
+  /// Where the records and the matrices lie that rows hand over to the host.
+  void setHanded(uintptr_t ownRecords, uintptr_t ownMatrices) noexcept {
+    records = ownRecords;
+    matrices = ownMatrices;
+  }
 
   RowSize getSize(const TileShape &shape) const;
 
@@ -131,6 +141,7 @@ private:
   void listWhole(int64_t row, const RowSize &size) noexcept;
   void placeWorkspace(int64_t row, int64_t offset) noexcept;
   int64_t placeBuffers(int64_t row, int64_t offset) noexcept;
+  void placeHanded(int64_t row) noexcept;
 
   const Variant &variant;
   int64_t chunkElements;
@@ -138,6 +149,8 @@ private:
   bool tiles;
   bool products;
   bool together = false;
+  uintptr_t records = 0;
+  uintptr_t matrices = 0;
   int64_t operandsWord;
   int64_t fixedWords;
   int64_t rowWords;
@@ -160,6 +173,7 @@ private:
   std::vector<int64_t> large;
   int64_t listedElements = 0;
   int64_t listedWorkspace = 0;
+  int64_t listedHanded = 0;
   int64_t batchedElements = 0;
   int64_t batchedRows = 0;
   bool batchOpen = false;

@@ -17,6 +17,11 @@ const char *stepc::getName(EntryKind kind) {
   return names[size_t(kind)];
 }
 
+const char *stepc::getName(FinishStage stage) {
+  static const char *const names[] = {"rows", "spread", "call"};
+  return names[size_t(stage)];
+}
+
 const char *stepc::getName(EdgeScope scope) {
   static const char *const names[] = {"chunk",  "tensor", "class",
                                       "bucket", "round",  "model"};

@@ -25,6 +25,16 @@
 
 namespace stepc {
 
+/// What an engine of a device does in a part of a finish: a block works for
+/// each row; all blocks work for one row after the other; or the host makes
+/// what was handed over to it.
+enum class FinishStage : uint8_t { Rows, Spread, Call };
+
+constexpr FinishStage kFinishStages[] = {FinishStage::Rows, FinishStage::Spread,
+                                         FinishStage::Call};
+
+const char *getName(FinishStage stage);
+
 enum class EntryKind : uint8_t {
   /// A traversal of the tensor, chunk by chunk.
   Kernel,
@@ -143,12 +153,18 @@ struct ScheduleEntry {
   /// Of a finish: how many products of matrices it makes, each for all of the
   /// tensor.
   int64_t products = 0;
+  /// And what a device makes of it, one part behind the other.
+  std::vector<FinishStage> stages;
   /// What it waits for, beside the rounds before its segment.
   std::vector<Edge> edges;
 
   /// Whether an engine calls it for rows, in a segment.
   bool isCalled() const {
     return kind == EntryKind::Kernel || kind == EntryKind::Finish;
+  }
+  /// The name of a part's kernel.
+  std::string getStageName(size_t stage) const {
+    return stage == 0 ? function : function + "_stage" + std::to_string(stage);
   }
   /// Whether it waits for an entry with this scope.
   bool waitsFor(EdgeScope scope) const;

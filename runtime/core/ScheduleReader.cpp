@@ -23,6 +23,8 @@ public:
 
 private:
   EntryKind readKind(const Json &value, const std::string &where) const;
+  std::vector<FinishStage> readStages(const Json &value,
+                                      const std::string &where) const;
   void readCalled(const Json &value, const std::string &where,
                   ScheduleEntry &entry) const;
   void readExchange(const Json &value, const std::string &where,
@@ -57,6 +59,25 @@ EntryKind ScheduleReader::readKind(const Json &value,
   return EntryKind::Kernel;
 }
 
+/// One that says nothing of it is one part of rows.
+std::vector<FinishStage>
+ScheduleReader::readStages(const Json &value, const std::string &where) const {
+  if (!value.find("stages"))
+    return {FinishStage::Rows};
+  std::vector<FinishStage> stages;
+  for (const Json &name : fields.getArray(value, "stages", where).elements) {
+    auto known = std::find_if(
+        std::begin(kFinishStages), std::end(kFinishStages),
+        [&](FinishStage stage) { return name.string == getName(stage); });
+    if (known == std::end(kFinishStages))
+      fields.bad(at(where, "stages"), "has an element that is not a stage");
+    stages.push_back(*known);
+  }
+  if (stages.empty())
+    fields.bad(at(where, "stages"), "is empty");
+  return stages;
+}
+
 void ScheduleReader::readCalled(const Json &value, const std::string &where,
                                 ScheduleEntry &entry) const {
   entry.trailing =
@@ -67,6 +88,7 @@ void ScheduleReader::readCalled(const Json &value, const std::string &where,
       entry.products =
           int64_t(fields.getIndex(value, "products", 65537,
                                   "is not an integer from 0 to 65536", where));
+    entry.stages = readStages(value, where);
     return;
   }
   entry.stridedFunction = fields.getString(value, "strided_kernel", where);

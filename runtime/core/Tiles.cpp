@@ -165,14 +165,50 @@ int64_t stepc::getBufferEntries(const WorkspaceBuffer &buffer,
   return multiplySize(buffer, shape, 1);
 }
 
-int64_t stepc::getWorkspaceBytes(const Variant &variant, const TileShape &shape,
-                                 bool live) {
+/// The bytes of the buffers that `counts` says so of.
+template <typename Counts>
+static int64_t addBytes(const Variant &variant, const TileShape &shape,
+                        Counts &&counts) {
   int64_t bytes = 0;
   for (const WorkspaceBuffer &buffer : variant.workspace)
-    if (buffer.live == live && !buffer.crosses &&
+    if (counts(buffer) &&
         __builtin_add_overflow(bytes, getBufferBytes(buffer, shape), &bytes))
       throw std::bad_alloc();
   return bytes;
+}
+
+int64_t stepc::getLiveBytes(const Variant &variant, const TileShape &shape) {
+  return addBytes(variant, shape, [](const WorkspaceBuffer &buffer) {
+    return buffer.live && !buffer.crosses;
+  });
+}
+
+bool stepc::isInWorkspace(const WorkspaceBuffer &buffer, bool together) {
+  switch (buffer.use) {
+  case BufferUse::All:
+    return !buffer.live;
+  case BufferUse::Packed:
+  case BufferUse::Routine:
+    return !together;
+  case BufferUse::Record:
+  case BufferUse::Handed:
+    return false;
+  }
+  return false;
+}
+
+int64_t stepc::getWorkspaceBytes(const Variant &variant, const TileShape &shape,
+                                 bool together) {
+  return addBytes(variant, shape, [&](const WorkspaceBuffer &buffer) {
+    return isInWorkspace(buffer, together);
+  });
+}
+
+int64_t stepc::getBytes(const Variant &variant, const TileShape &shape,
+                        BufferUse use) {
+  return addBytes(variant, shape, [&](const WorkspaceBuffer &buffer) {
+    return buffer.use == use;
+  });
 }
 
 int64_t stepc::getKeptBytes(const Variant &variant, const TileShape &shape,
@@ -182,8 +218,7 @@ int64_t stepc::getKeptBytes(const Variant &variant, const TileShape &shape,
   auto bytes =
       int64_t(roundUpToLine(size_t(variant.tensorSlots) * sizeof(double)));
   if (buffers &&
-      __builtin_add_overflow(
-          bytes, getWorkspaceBytes(variant, shape, /*live=*/true), &bytes))
+      __builtin_add_overflow(bytes, getLiveBytes(variant, shape), &bytes))
     throw std::bad_alloc();
   return bytes;
 }

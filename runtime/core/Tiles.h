@@ -69,10 +69,18 @@ int64_t getBufferBytes(const WorkspaceBuffer &buffer, const TileShape &shape);
 /// The number of entries of a buffer. Throws as well.
 int64_t getBufferEntries(const WorkspaceBuffer &buffer, const TileShape &shape);
 
-/// The bytes of all buffers that are live, or of all that are not. Those that
-/// cross ranks lie elsewhere.
+/// The bytes of all buffers that are live. Those that cross ranks lie
+/// elsewhere.
+int64_t getLiveBytes(const Variant &variant, const TileShape &shape);
+
+/// Whether a buffer that is not live has a place in the workspace, of an engine
+/// that works on rows together, which is a device's, or of another one.
+bool isInWorkspace(const WorkspaceBuffer &buffer, bool together);
 int64_t getWorkspaceBytes(const Variant &variant, const TileShape &shape,
-                          bool live);
+                          bool together);
+
+/// The bytes of the buffers of one use.
+int64_t getBytes(const Variant &variant, const TileShape &shape, BufferUse use);
 
 /// The bytes that a tensor keeps between steps, slots and, where it has its
 /// `buffers` here, those that are live.

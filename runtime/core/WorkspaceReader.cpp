@@ -86,6 +86,18 @@ static std::vector<Factor> readSize(const FieldReader &fields,
   return size;
 }
 
+/// Of every engine, where nothing else is said.
+static BufferUse readUse(const FieldReader &fields, const Json &value,
+                         const std::string &where) {
+  if (!value.find("use"))
+    return BufferUse::All;
+  std::string name = fields.getString(value, "use", where);
+  for (BufferUse use : kBufferUses)
+    if (use != BufferUse::All && name == getName(use))
+      return use;
+  fields.bad(at(where, "use"), "is not a use");
+}
+
 void stepc::readWorkspace(const FieldReader &fields, const Json &value,
                           const std::string &where, const Manifest &manifest,
                           Variant &variant) {
@@ -103,6 +115,9 @@ void stepc::readWorkspace(const FieldReader &fields, const Json &value,
     buffer.bytes = int64_t(fields.getIndex(
         element, "bytes", 1025, "is not an integer from 0 to 1024", place));
     buffer.live = fields.getBool(element, "live", place);
+    buffer.use = readUse(fields, element, place);
+    if (buffer.live && buffer.use != BufferUse::All)
+      fields.bad(at(place, "use"), "is of a buffer that is live");
     variant.workspace.push_back(std::move(buffer));
   }
   if (hasTwins(variant.workspace))

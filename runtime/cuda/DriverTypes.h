@@ -33,6 +33,7 @@ using CUevent = ::CUevent_st *;
 using CUfunction = ::CUfunc_st *;
 using CUmodule = ::CUmod_st *;
 using CUstream = ::CUstream_st *;
+using CUhostFn = void (*)(void *);
 /// Enumerations of the driver.
 using CUdevice_attribute = int;
 using CUjit_option = int;

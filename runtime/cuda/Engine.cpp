@@ -38,7 +38,8 @@ void cuda::setEngine(Plan &plan, const StepcCudaConfig &config) {
 }
 
 cuda::Engine::Engine(Model &model, const StepcCudaConfig &config)
-    : stepc::Engine(model), executor(model.package, config, broken),
+    : stepc::Engine(model),
+      executor(model.package, config, model.config.numThreads, broken),
       placed(model, executor.getDevice()) {
   if (model.exchange.isWide())
     executor.setExchange(&model.exchange);
@@ -52,7 +53,7 @@ cuda::Engine::Engine(Model &model, const StepcCudaConfig &config)
 }
 
 cuda::Engine::~Engine() {
-  executor.waitForRanks();
+  executor.waitForOthers();
   retired->keeps = false;
   retired->blocks.clear();
 }
@@ -178,6 +179,9 @@ void cuda::Engine::reserveRows(size_t rowClass) {
   executor.reserveRows(
       rowClass, rows.getTableCapacity() + numWindows * rows.getRowWords(),
       rows.getChunkCapacity(), rows.getFinishCapacity());
+  if (model.getManifest().variants[rowClass / 2].handsOver() &&
+      executor.reserveRecords(rowClass, rows.getFinishCapacity()))
+    placeHanded();
   if (need.piece)
     placed.reserveRows(rowClass, numWindows);
   if (need.codedStates)
@@ -189,6 +193,9 @@ void cuda::Engine::reserveRows(size_t rowClass) {
 /// All rows are worked on at once, but where a step has windows.
 void cuda::Engine::reserveWorkspace(const WorkspaceNeed &own) {
   executor.reserveWorkspace(size_t(own.total));
+  if (own.handedTotal &&
+      executor.reserveHanded(size_t(own.handedTotal), size_t(own.routine)))
+    placeHanded();
   need = own;
   if (need.codedStates)
     reserveCodes();
@@ -197,7 +204,14 @@ void cuda::Engine::reserveWorkspace(const WorkspaceNeed &own) {
   size_t segments = size_t(model.getManifest().getNumSegments());
   executor.reserveLaunches(windows *
                            ((2 + 2 * size_t(kCodeFormats)) * segments +
-                            model.getManifest().getMostEntries()));
+                            model.getManifest().getMostLaunches()));
+}
+
+/// Lists name what is handed over.
+void cuda::Engine::placeHanded() noexcept {
+  for (size_t c = 0; c < model.classes.size(); ++c)
+    model.classes[c].setHanded(executor.getRecords(c), executor.getHanded());
+  model.listsValid = false;
 }
 
 /// How many windows a class has at most; two side by side have more than the

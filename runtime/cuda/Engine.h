@@ -99,6 +99,7 @@ private:
   void requireNoCapture(const char *call);
   void reserveRounds(size_t numTensors, size_t numGroups);
   void reserveCodes();
+  void placeHanded() noexcept;
   int64_t countWindows() const;
   size_t countCodesOfPieces() const;
   size_t countCarriedWords(size_t numTensors) const;

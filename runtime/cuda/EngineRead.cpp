@@ -147,7 +147,7 @@ void cuda::Engine::completeLastStep(StepcLastStep &last) const {
 /// What the device has counted, too. A plan that has failed is not asked.
 void cuda::Engine::addInfo(StepcPlanInfo &info, int64_t memory) const {
   info.deviceBytes = executor.getBytes() + memory;
-  info.bytesAllocated += placed.getBytes();
+  info.bytesAllocated += placed.getBytes() + executor.getHostBytes();
   info.deviceLaunches = executor.getNumLaunches();
   info.deviceStores = executor.getNumStores();
   if (!executor.maySkip() || broken || executor.isCapturing())

@@ -30,22 +30,25 @@ static std::shared_ptr<const Device> openDevice(const StepcCudaConfig &config) {
 }
 
 Executor::Executor(std::shared_ptr<const Package> ownPackage,
-                   const StepcCudaConfig &config, bool &broken)
+                   const StepcCudaConfig &config, int numThreads, bool &broken)
     : package(std::move(ownPackage)), device(openDevice(config)),
       launcher(device, getModule(package, device),
                static_cast<CUstream>(config.stream)),
+      calls(2 * package->getManifest().variants.size(), numThreads),
+      records(2 * package->getManifest().variants.size()),
       roundList(package->getManifest()), broken(broken) {
   const Manifest &manifest = package->getManifest();
   // A step begins and ends with two, besides.
   size_t most = 4 + roundList.countParts();
   for (const Variant &variant : manifest.variants) {
-    most += variant.scalarFunctions.size() + 2 * variant.schedule.size();
+    most += variant.scalarFunctions.size() + 2 * variant.countLaunches();
     for (int kind = 0; kind < 2; ++kind) {
       tables.emplace_back("a table of tensors");
       chunks.emplace_back("a list of chunks");
       finishes.emplace_back("a list of rows");
     }
   }
+  scratchBytes = countScratch();
   launches.reserve(most);
   numOwnLaunches = most;
   listedClasses.reserve(tables.size());
@@ -53,8 +56,8 @@ Executor::Executor(std::shared_ptr<const Package> ownPackage,
       allocate(STEPC_STATE_WORDS * sizeof(int64_t), "the state of steps"));
 }
 
-void Executor::waitForRanks() noexcept {
-  if (!exchange)
+void Executor::waitForOthers() noexcept {
+  if (!exchange && !handed)
     return;
   try {
     ContextScope scope(*device);
@@ -83,18 +86,21 @@ bool Executor::isCapturing() {
 
 /// Keeps a block that is to be replaced where graphs may name it, which do
 /// nothing from now on.
-void Executor::retire(std::unique_ptr<DeviceBlock> &block) {
+template <typename Block>
+void Executor::retire(std::unique_ptr<Block> &block,
+                      std::vector<std::unique_ptr<Block>> &kept) {
   if (!captured || !block)
     return;
-  retired.reserve(retired.size() + 1);
+  kept.reserve(kept.size() + 1);
   raiseVersion();
   if (!STEPC_FAULT("device-graph-memory-freed"))
-    retired.push_back(std::move(block));
+    kept.push_back(std::move(block));
 }
 
 void Executor::reserve(Mirror &mirror, size_t words) {
-  mirror.reserve(device, words,
-                 [&](std::unique_ptr<DeviceBlock> &block) { retire(block); });
+  mirror.reserve(device, words, [&](std::unique_ptr<DeviceBlock> &block) {
+    retire(block, retired);
+  });
 }
 
 /// Contents are lost where memory is taken anew.
@@ -103,7 +109,7 @@ void Executor::reserve(std::unique_ptr<DeviceBlock> &block, size_t bytes,
   if (bytes <= (block ? block->getSize() : 0))
     return;
   auto newBlock = std::make_unique<DeviceBlock>(device, bytes, what);
-  retire(block);
+  retire(block, retired);
   block = std::move(newBlock);
 }
 
@@ -122,9 +128,73 @@ void Executor::reserveRows(size_t rowClass, int64_t tableWords,
   reserve(finishes[rowClass], size_t(numFinishes) * kChunkWords);
 }
 
+/// Where products are spread, below it lies memory of each block.
 void Executor::reserveWorkspace(size_t bytes) {
   ContextScope scope(*device);
-  reserve(workspace, bytes, "the workspace");
+  reserve(workspace, bytes ? scratchBytes + bytes : 0, "the workspace");
+}
+
+int64_t Executor::getWorkspace() const {
+  return workspace ? int64_t(workspace->getAddress() + scratchBytes) : 0;
+}
+
+/// For as many blocks as the largest of these launches has.
+size_t Executor::countScratch() const {
+  const Manifest &manifest = package->getManifest();
+  int32_t most = 0;
+  for (size_t v = 0; v < manifest.variants.size(); ++v)
+    for (size_t e = 0; e < manifest.variants[v].schedule.size(); ++e) {
+      const ScheduleEntry &entry = manifest.variants[v].schedule[e];
+      for (size_t k = 0; entry.products > 0 && k < entry.stages.size(); ++k)
+        if (entry.stages[k] == FinishStage::Spread)
+          most = std::max(
+              most,
+              launcher.getModule().getKernels(v).entries[0][e][k].maxBlocks);
+    }
+  return size_t(most) * STEPC_BLOCK_SCRATCH;
+}
+
+/// Zeros.
+std::unique_ptr<PinnedBlock> Executor::takePinned(size_t size,
+                                                  const char *what) {
+  std::unique_ptr<PinnedBlock> block;
+  guard([&] {
+    block = std::make_unique<PinnedBlock>(device, size, what);
+    launcher.clear(block->getAddress(), size);
+    launcher.synchronize();
+  });
+  return block;
+}
+
+/// What is enqueued was waited for.
+void Executor::replace(std::unique_ptr<PinnedBlock> &block,
+                       std::unique_ptr<PinnedBlock> newBlock) {
+  ContextScope scope(*device);
+  retire(block, retiredPinned);
+  block = std::move(newBlock);
+}
+
+bool Executor::reserveRecords(size_t rowClass, int64_t numRows) {
+  size_t size = size_t(numRows) * STEPC_CALL_WORDS * sizeof(int64_t);
+  std::unique_ptr<PinnedBlock> &block = records[rowClass];
+  if (size <= (block ? block->getSize() : 0))
+    return false;
+  auto newBlock = takePinned(size + size / 2, "records of calls");
+  numRows = int64_t(newBlock->getSize() / STEPC_CALL_WORDS / sizeof(int64_t));
+  calls.setRecords(rowClass, newBlock->getAddress(), numRows);
+  replace(block, std::move(newBlock));
+  return true;
+}
+
+bool Executor::reserveHanded(size_t bytes, size_t routineBytes) {
+  bool moves = bytes > (handed ? handed->getSize() : 0);
+  if (moves)
+    replace(handed, takePinned(bytes, "matrices that the host decomposes"));
+  if (routineBytes > calls.getRoutineBytes()) {
+    guard([&] { launcher.synchronize(); });
+    calls.reserve(routineBytes);
+  }
+  return moves;
 }
 
 void Executor::reserveCodes(size_t bytes, size_t words) {
@@ -374,5 +444,13 @@ int64_t Executor::getBytes() const {
   for (const std::vector<Mirror> *list : {&tables, &chunks, &finishes})
     for (const Mirror &mirror : *list)
       bytes += mirror.getBytes();
+  return int64_t(bytes);
+}
+
+int64_t Executor::getHostBytes() const {
+  size_t bytes = size_t(calls.getBytes()) + (handed ? handed->getSize() : 0);
+  for (const auto *blocks : {&records, &retiredPinned})
+    for (const std::unique_ptr<PinnedBlock> &block : *blocks)
+      bytes += block ? block->getSize() : 0;
   return int64_t(bytes);
 }

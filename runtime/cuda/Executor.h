@@ -30,11 +30,13 @@
 #include "core/RowList.h"
 #include "core/TensorView.h"
 #include "cuda/CodedWindows.h"
+#include "cuda/HostCalls.h"
 #include "cuda/Launcher.h"
 #include "cuda/PlacedRun.h"
 #include "cuda/RoundList.h"
 
 #include "stepc/cuda.h"
+#include "stepc/grid_abi.h"
 #include "stepc/kernel_abi.h"
 #include "stepc/stepc.h"
 
@@ -97,7 +99,7 @@ class Executor {
 public:
   /// `broken` is set where tensors may have been updated in part.
   Executor(std::shared_ptr<const Package> package,
-           const StepcCudaConfig &config, bool &broken);
+           const StepcCudaConfig &config, int numThreads, bool &broken);
 
   int32_t getOrdinal() const { return device->getOrdinal(); }
   const std::shared_ptr<const Device> &getDevice() const { return device; }
@@ -106,9 +108,10 @@ public:
   void setExchange(Exchange *own);
   bool isCapturing();
 
-  /// Waits for the steps of several ranks, or until their communicator has
-  /// given up: freeing what they use would wait without a deadline.
-  void waitForRanks() noexcept;
+  /// Waits for steps that use more than what the driver frees: of several
+  /// ranks, or until their communicator has given up, as freeing what they use
+  /// would wait without a deadline; and for what the host does in them.
+  void waitForOthers() noexcept;
 
   // Memory; none of it is taken in steps.
   void reserveRows(size_t rowClass, int64_t tableWords, int64_t numChunks,
@@ -118,6 +121,15 @@ public:
   void reserveLaunches(size_t numMore) {
     launches.reserve(numOwnLaunches + numMore);
   }
+  /// For what is handed over to the host: records of so many rows of a class;
+  /// so many bytes of matrices, and of what a routine works in. Whether they
+  /// lie elsewhere then.
+  bool reserveRecords(size_t rowClass, int64_t numRows);
+  bool reserveHanded(size_t bytes, size_t routineBytes);
+  uintptr_t getRecords(size_t rowClass) const {
+    return records[rowClass] ? records[rowClass]->getAddress() : 0;
+  }
+  uintptr_t getHanded() const { return handed ? handed->getAddress() : 0; }
   /// For states that are codes: scratch memory, and entries of so many words.
   void reserveCodes(size_t bytes, size_t words);
   /// What brings states that lie in a store; null: none do.
@@ -184,13 +196,16 @@ public:
   void readState(int64_t *words);
 
   int64_t getBytes() const;
+  /// Of the host, for what is handed over to it.
+  int64_t getHostBytes() const;
   int64_t getNumLaunches() const { return launcher.getNumLaunches(); }
   int64_t getNumStores() const { return launcher.getNumStores(); }
 
 private:
   /// What stands between launches without a kernel: the calls of a round, the
   /// only argument; a window of states that is waited for, and is over.
-  enum class Between : uint8_t { Round, Await, Release };
+  /// And what the host does of what was handed over, of a class of rows.
+  enum class Between : uint8_t { Round, Await, Release, Call };
 
   /// One launch of a step; `rowClass` is that of its rows, or -1.
   struct Launch {
@@ -205,11 +220,18 @@ private:
   };
 
   // Memory, and what graphs rely on.
-  void retire(std::unique_ptr<DeviceBlock> &block);
+  template <typename Block>
+  void retire(std::unique_ptr<Block> &block,
+              std::vector<std::unique_ptr<Block>> &kept);
+  std::unique_ptr<PinnedBlock> takePinned(size_t size, const char *what);
+  void replace(std::unique_ptr<PinnedBlock> &block,
+               std::unique_ptr<PinnedBlock> newBlock);
   void reserve(Mirror &mirror, size_t words);
   void reserve(std::unique_ptr<DeviceBlock> &block, size_t bytes,
                const char *what);
   void raiseVersion();
+  int64_t getWorkspace() const;
+  size_t countScratch() const;
   bool movesScalars(const DeviceStep &step);
   bool movesLists(const DeviceStep &step) const;
   void storeChunks(Mirror &list, const StepcChunk *own, int64_t size);
@@ -227,6 +249,8 @@ private:
                  int64_t segment);
   void addCodedWindow(const ListedRows &rows, const RowWindow &window,
                       int64_t segment, size_t number);
+  void addEntry(const ListedRows &rows, const RowWindow &window, size_t entry,
+                bool writes);
   void addPlaced(const ListedRows &rows, int64_t segment);
   void addCodes(const ListedRows &rows, int64_t segment, size_t window,
                 bool encodes);
@@ -238,7 +262,7 @@ private:
   void addAdvance(const DeviceStep &step);
   void enqueue(const DescribeRows &describe);
   void enqueueAll(const DescribeRows &describe, bool &written);
-  void enqueueBetween(const Launch &launch);
+  void enqueueBetween(const Launch &launch, const DescribeRows &describe);
   [[noreturn]] void failPlaced(const Error &error, size_t next, bool changed);
   void enqueueRound(int64_t round);
   bool isSkipped();
@@ -252,6 +276,13 @@ private:
   std::shared_ptr<const Package> package;
   std::shared_ptr<const Device> device;
   Launcher launcher;
+  /// Behind all that frees memory of the device, which waits for what may use
+  /// this.
+  HostCalls calls;
+  /// One for each class, and what all of them hand over.
+  std::vector<std::unique_ptr<PinnedBlock>> records;
+  std::unique_ptr<PinnedBlock> handed;
+  std::vector<std::unique_ptr<PinnedBlock>> retiredPinned;
   Mirror groups{"hyper-parameters"};
   Mirror scalars{"the list of scalars"};
   Mirror carried{"the list of carried scalars"};
@@ -259,8 +290,10 @@ private:
   std::vector<Mirror> tables;
   std::vector<Mirror> chunks;
   std::vector<Mirror> finishes;
-  /// One for all launches: those of a class are done before the next one's.
+  /// One for all launches: those of a class are done before the next one's;
+  /// behind so many bytes for blocks of a grid (grid_abi.h).
   std::unique_ptr<DeviceBlock> workspace;
+  size_t scratchBytes = 0;
   /// And for the f32 of states that are codes.
   std::unique_ptr<DeviceBlock> codesScratch;
   Mirror codes{"the list of codes"};

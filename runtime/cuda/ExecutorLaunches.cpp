@@ -100,37 +100,55 @@ void Executor::addPlaced(const ListedRows &rows, int64_t segment) {
   }
 }
 
-/// The entries of a segment over a part of the lists: a block for each chunk,
-/// several in the tiles space, or one for each row where it is a finish.
+/// The entries of a segment over a part of the lists.
 void Executor::addWindow(const ListedRows &rows, const RowWindow &window,
                          int64_t segment) {
+  const std::vector<ScheduleEntry> &schedule =
+      package->getManifest().variants[rows.rowClass / 2].schedule;
+  bool writes = (rows.writes >> segment & 1) != 0;
+  for (size_t e = 0; e < schedule.size(); ++e)
+    if (schedule[e].segment == segment && schedule[e].isCalled())
+      addEntry(rows, window, e, writes);
+}
+
+/// A block for each chunk, several in the tiles space; or one for each row
+/// where it is a finish, as many as there are where it is spread.
+void Executor::addEntry(const ListedRows &rows, const RowWindow &window,
+                        size_t entry, bool writes) {
   size_t variant = rows.rowClass / 2;
   size_t kind = STEPC_FAULT("device-strided-as-dense") ? 0 : rows.rowClass % 2;
   const Variant &own = package->getManifest().variants[variant];
-  const std::vector<ScheduleEntry> &schedule = own.schedule;
-  int64_t parts = own.space == Space::Tiles ? STEPC_TILE_PARTS : 1;
+  const std::vector<FinishStage> &stages = own.schedule[entry].stages;
+  bool finish = own.schedule[entry].kind == EntryKind::Finish;
+  int64_t begin = finish ? window.beginFinish : window.beginChunk;
+  int64_t end = finish ? window.endFinish : window.endChunk;
+  if (begin == end)
+    return;
+  int64_t size = end - begin;
+  end -= STEPC_FAULT("device-last-entry-missing");
+  const Mirror &list = (finish ? finishes : chunks)[rows.rowClass];
   const std::vector<Kernel> &kernels =
-      launcher.getModule().getKernels(variant).entries[kind];
-  for (size_t e = 0; e < schedule.size(); ++e) {
-    bool finish = schedule[e].kind == EntryKind::Finish;
-    int64_t begin = finish ? window.beginFinish : window.beginChunk;
-    int64_t end = finish ? window.endFinish : window.endChunk;
-    if (schedule[e].segment != segment || !schedule[e].isCalled() ||
-        begin == end)
+      launcher.getModule().getKernels(variant).entries[kind][entry];
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    if (finish && stages[k] == FinishStage::Call) {
+      launches.push_back(
+          {nullptr, 0, int64_t(rows.rowClass), 0, {}, Between::Call});
       continue;
-    const Mirror &list = (finish ? finishes : chunks)[rows.rowClass];
-    int64_t size = end - begin;
-    end -= STEPC_FAULT("device-last-entry-missing");
-    launches.push_back({&kernels[e],
-                        finish ? size : size * parts,
-                        int64_t(rows.rowClass),
-                        7,
-                        {int64_t(tables[rows.rowClass].getAddress()),
-                         rows.call.rowWords, int64_t(list.getAddress()),
-                         workspace ? int64_t(workspace->getAddress()) : 0,
-                         begin, end, getSkip()},
-                        Between::Round,
-                        (rows.writes >> segment & 1) != 0});
+    }
+    int64_t blocks = size;
+    if (!finish && own.space == Space::Tiles)
+      blocks *= STEPC_TILE_PARTS;
+    if (finish && stages[k] == FinishStage::Spread)
+      blocks = kernels[k].maxBlocks;
+    launches.push_back(
+        {&kernels[k],
+         blocks,
+         int64_t(rows.rowClass),
+         7,
+         {int64_t(tables[rows.rowClass].getAddress()), rows.call.rowWords,
+          int64_t(list.getAddress()), getWorkspace(), begin, end, getSkip()},
+         Between::Round,
+         writes});
   }
 }
 
@@ -225,7 +243,8 @@ void Executor::addAdvance(const DeviceStep &step) {
                                               : getSkip());
 }
 
-void Executor::enqueueBetween(const Launch &launch) {
+void Executor::enqueueBetween(const Launch &launch,
+                              const DescribeRows &describe) {
   switch (launch.between) {
   case Between::Round:
     return enqueueRound(launch.arguments[0]);
@@ -233,6 +252,12 @@ void Executor::enqueueBetween(const Launch &launch) {
     return placed->await([this] { return isSkipped(); });
   case Between::Release:
     return placed->release(launcher);
+  case Between::Call:
+    device->require(device->getDriver().cuLaunchHostFunc(
+                        launcher.getStream(), HostCalls::run,
+                        calls.getArgument(size_t(launch.rowClass))),
+                    "cuLaunchHostFunc", describe(size_t(launch.rowClass)));
+    return;
   }
 }
 
@@ -251,7 +276,7 @@ void Executor::enqueueAll(const DescribeRows &describe, bool &written) {
     Launch &launch = launches[k];
     if (!launch.kernel) {
       try {
-        enqueueBetween(launch);
+        enqueueBetween(launch, describe);
       } catch (const Error &error) {
         if (error.getStatus() != STEPC_STORE_ERROR)
           throw;

@@ -143,6 +143,20 @@ Kernel Module::findKernel(const std::string &name) const {
   return describe(name, function);
 }
 
+std::vector<Kernel> Module::getEntry(const ScheduleEntry &entry,
+                                     bool strided) const {
+  if (!entry.isCalled())
+    return {};
+  if (entry.kind == EntryKind::Kernel)
+    return {getKernel(strided ? entry.stridedFunction : entry.function)};
+  std::vector<Kernel> kernels;
+  for (size_t k = 0; k < entry.stages.size(); ++k)
+    kernels.push_back(entry.stages[k] == FinishStage::Call
+                          ? Kernel()
+                          : getKernel(entry.getStageName(k)));
+  return kernels;
+}
+
 void Module::resolve() {
   store = getKernel(STEPC_STORE_KERNEL);
   set = getKernel(STEPC_SET_KERNEL);
@@ -171,14 +185,9 @@ void Module::resolve() {
     for (const std::string &function : variant.scalarFunctions)
       kernels.scalars.push_back(function.empty() ? Kernel()
                                                  : getKernel(function));
-    for (const ScheduleEntry &entry : variant.schedule) {
-      bool strided = entry.kind == EntryKind::Kernel;
+    for (const ScheduleEntry &entry : variant.schedule)
       for (int kind = 0; kind < 2; ++kind)
-        kernels.entries[kind].push_back(!entry.isCalled() ? Kernel()
-                                        : kind && strided
-                                            ? getKernel(entry.stridedFunction)
-                                            : getKernel(entry.function));
-    }
+        kernels.entries[kind].push_back(getEntry(entry, kind == 1));
     variants.push_back(std::move(kernels));
   }
 }

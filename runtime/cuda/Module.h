@@ -35,9 +35,10 @@ struct Kernel {
 struct VariantKernels {
   /// One for each segment; without a function where there is nothing to fill.
   std::vector<Kernel> scalars;
-  /// The schedule for contiguous rows, and for strided ones; without functions
-  /// where nothing is launched.
-  std::vector<Kernel> entries[2];
+  /// The schedule for contiguous rows, and for strided ones: of each entry the
+  /// kernels, several of a finish that has parts, without functions where
+  /// nothing is launched.
+  std::vector<std::vector<Kernel>> entries[2];
 };
 
 /// The code of a package for one device, which code to take being decided
@@ -89,6 +90,7 @@ private:
   std::string getWhat(const std::string &name) const;
   void resolve();
   void resolveRounds();
+  std::vector<Kernel> getEntry(const ScheduleEntry &entry, bool strided) const;
 
   std::shared_ptr<const Package> package;
   std::shared_ptr<const Device> device;

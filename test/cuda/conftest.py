@@ -153,3 +153,14 @@ def partly(partly_members):
 @pytest.fixture
 def dadapt(dadapt_members):
     return Package.from_bytes(make_zip(dadapt_members))
+
+
+@pytest.fixture(scope="session")
+def soap_members(tmp_path_factory):
+    """Bases that are decomposed, of matrices in f32."""
+    return make_rule_members("soap", tmp_path_factory.mktemp("soap"), storages=["param=f32"])
+
+
+@pytest.fixture
+def soap(soap_members):
+    return Package.from_bytes(make_zip(soap_members))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs tests of this folder until one fails, and says which:
 
-    device_faults.py ADAMW SCALED DADAPT LAMB PARTLY MAXIMA CARRIED ENTRIES
+    device_faults.py ADAMW SCALED DADAPT LAMB PARTLY MAXIMA CARRIED SOAP ENTRIES
 
 of which each is the package of the fixture.
 
@@ -14,6 +14,7 @@ import inspect
 import sys
 from pathlib import Path
 
+import test_device_calls
 import test_device_carried
 import test_device_codes
 import test_device_entries
@@ -57,7 +58,7 @@ def run(package, test, *arguments):
 
 
 def main():
-    package, scaled, dadapt, lamb, partly, maxima, carried, entries = (
+    package, scaled, dadapt, lamb, partly, maxima, carried, soap, entries = (
         Package.from_bytes(Path(path).read_bytes()) for path in sys.argv[1:]
     )  # fmt: skip
     run(package, test_device_steps.test_nothing_is_told_twice)
@@ -90,6 +91,7 @@ def main():
     run(maxima, test_device_ranks.test_maxima)
     run(carried, test_device_carried.test_what_others_write_is_told)
     run(carried, test_device_carried.test_what_is_not_told_is_found)
+    run(soap, test_device_calls.test_bits_and_what_is_called)
     run(entries, test_device_entries.test_the_bits_of_one_process, "whole")
     run(entries, test_device_entries.test_a_graph)
     run(entries, test_device_entries.test_steps_beside_a_graph)

@@ -36,7 +36,7 @@ def run(packages, name):
 @pytest.fixture(scope="module")
 def packages(request, tmp_path_factory):
     paths = []
-    names = "", "scaled_", "dadapt_", "lamb_", "partly_", "maxima_", "carried_"
+    names = "", "scaled_", "dadapt_", "lamb_", "partly_", "maxima_", "carried_", "soap_"
     for k, own in enumerate(request.getfixturevalue(f"{name}members") for name in names):
         paths.append(tmp_path_factory.mktemp("faults") / f"{k}.stepc")
         paths[-1].write_bytes(make_zip(own))

@@ -18,8 +18,6 @@ STORAGES = [
     "param=bf16,grad=bf16,state=f32",
 ]
 # What a step must not do.
-# Their matrices are decomposed, which devices do not.
-NOT_ON_DEVICES = {"dion", "galore_adamw", "galore_adafactor", "shampoo", "soap"}
 OF_MATRICES = {"muon", "gram_muon", "normuon", "jordan_muon", "moonlight_muon"}  # alone
 FORBIDDEN = (
     "cuMemAlloc", "cuMemFree", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemsetD8Async",
@@ -38,7 +36,7 @@ def step_both(models, seed):
 
 
 @pytest.mark.sample(one_of=5)
-@pytest.mark.parametrize("name", sorted({p.stem for p in ZOO.glob("*.mlir")} - NOT_ON_DEVICES))
+@pytest.mark.parametrize("name", sorted({p.stem for p in ZOO.glob("*.mlir")}))
 def test_zoo(name, double, tmp_path):
     """Every definition, over several steps."""
     members = compile_package(name, name_variants(read_interface(name), STORAGES), tmp_path)

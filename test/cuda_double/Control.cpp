@@ -9,6 +9,7 @@
 
 #include "Calls.h"
 
+#include <cstring>
 #include <memory>
 
 using namespace cuda_double;
@@ -158,6 +159,23 @@ int32_t cudaDoubleEnqueueWork(void *stream, void *(*begin)(void *),
   operation.kind = Operation::Kind::Other;
   operation.work = std::make_shared<RankWork>(begin, ready, argument);
   return enqueue(context, static_cast<CUstream>(stream), std::move(operation));
+}
+
+int64_t cudaDoublePinned(void *target, int64_t size) {
+  State &state = getState();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  Unprotected memory;
+  int64_t sum = 0;
+  for (auto &[address, allocation] : state.allocations) {
+    if (!allocation.host || allocation.registered)
+      continue;
+    auto own = int64_t(allocation.size);
+    if (sum + own <= size)
+      std::memcpy(static_cast<char *>(target) + sum,
+                  reinterpret_cast<void *>(address), allocation.size);
+    sum += own;
+  }
+  return sum;
 }
 
 void cudaDoubleOpen(int32_t open) {

@@ -63,6 +63,9 @@ int32_t cudaDoubleEnqueue(void *stream, void (*function)(void *),
  * called by any thread. */
 int32_t cudaDoubleEnqueueWork(void *stream, void *(*begin)(void *),
                               int32_t (*ready)(void *), void *argument);
+/* Copies what lies in all page-locked memory of the host, one allocation behind
+ * the other, where it is of so many bytes or fewer; returns how many it is. */
+int64_t cudaDoublePinned(void *target, int64_t size);
 /* Opens all device memory to the host, or protects it again: between the two
  * the host stands for operations of others that a stream has run. */
 void cudaDoubleOpen(int32_t open);

@@ -15,6 +15,7 @@
 #include "Image.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -53,6 +54,7 @@ const char *const kNames[][3] = {
     {"702", "CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out"},
     {"716", "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
     {"719", "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {"800", "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
     {"900", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
      "operation not permitted when stream is capturing"},
     {"901", "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
@@ -109,9 +111,60 @@ void *openImage(const void *image) {
   return library;
 }
 
+/// A function of the host on a stream: a thread of the driver's runs it, while
+/// other streams go on.
+class HostFunction : public Work {
+public:
+  HostFunction(CUhostFn function, void *argument)
+      : function(function), argument(argument) {}
+  ~HostFunction() override {
+    if (thread.joinable())
+      thread.join();
+  }
+
+  std::shared_ptr<Work> begin() override {
+    return std::make_shared<HostFunction>(function, argument);
+  }
+  /// It is begun when it comes to be the next one of its stream.
+  bool mayRun() override {
+    if (!memory) {
+      memory = std::make_unique<Unprotected>();
+      thread = std::thread([this] {
+        isInHostFunction() = true;
+        function(argument);
+        over = true;
+        getState().changed.notify_all();
+      });
+    }
+    return over;
+  }
+  CUresult run() override {
+    thread.join();
+    memory.reset();
+    return CUDA_SUCCESS;
+  }
+
+private:
+  CUhostFn function;
+  void *argument;
+  std::unique_ptr<Unprotected> memory;
+  std::atomic<bool> over{false};
+  std::thread thread;
+};
+
 } // namespace
 
 extern "C" {
+
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *argument) {
+  ENTER_CONTEXT("cuLaunchHostFunc");
+  if (!function)
+    return CUDA_ERROR_INVALID_VALUE;
+  Operation operation;
+  operation.kind = Operation::Kind::Other;
+  operation.work = std::make_shared<HostFunction>(function, argument);
+  return enqueue(context, stream, std::move(operation));
+}
 
 CUresult cuGetErrorName(CUresult error, const char **out) {
   return findText(error, 1, out);

@@ -38,6 +38,11 @@ CUstreamCaptureMode &cuda_double::getCaptureMode() {
   return mode;
 }
 
+bool &cuda_double::isInHostFunction() {
+  thread_local bool isIn = false;
+  return isIn;
+}
+
 template <typename T>
 static bool isIn(const std::vector<std::unique_ptr<T>> &list, const T *item) {
   return std::any_of(list.begin(), list.end(),
@@ -83,6 +88,10 @@ bool cuda_double::isFatal(CUresult result) {
 CUresult cuda_double::enter(const char *function) {
   State &state = getState();
   ++state.calls[function];
+  if (isInHostFunction()) {
+    state.fault = std::string("a function of the host calls ") + function;
+    return CUDA_ERROR_NOT_PERMITTED;
+  }
   if (state.failingIn > 0 && state.failingName == function &&
       --state.failingIn == 0) {
     // An error that ends contexts ends all of them, and stays.
@@ -107,22 +116,23 @@ CUresult cuda_double::enter(const char *function, CUcontext &context) {
 
 void cuda_double::destroyContents(CUcontext context) {
   State &state = getState();
-  for (auto it = state.allocations.begin(); it != state.allocations.end();) {
-    auto next = std::next(it);
-    if (it->second.context == context)
-      release(it->first);
-    it = next;
-  }
   auto remove = [&](auto &list) {
     list.erase(std::remove_if(
                    list.begin(), list.end(),
                    [&](const auto &own) { return own->context == context; }),
                list.end());
   };
+  // A function of the host that runs comes to its end.
+  remove(state.streams);
+  for (auto it = state.allocations.begin(); it != state.allocations.end();) {
+    auto next = std::next(it);
+    if (it->second.context == context)
+      release(it->first);
+    it = next;
+  }
   for (auto &module : state.modules)
     if (module->context == context)
       dlclose(module->library);
   remove(state.modules);
-  remove(state.streams);
   remove(state.events);
 }

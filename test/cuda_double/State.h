@@ -28,6 +28,7 @@ inline constexpr int CUDA_ERROR_INVALID_DEVICE = 101;
 inline constexpr int CUDA_ERROR_INVALID_IMAGE = 200;
 inline constexpr int CUDA_ERROR_INVALID_PTX = 218;
 inline constexpr int CUDA_ERROR_INVALID_HANDLE = 400;
+inline constexpr int CUDA_ERROR_NOT_PERMITTED = 800;
 inline constexpr int CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900;
 inline constexpr int CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901;
 inline constexpr int CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904;
@@ -135,6 +136,9 @@ State &getState();
 std::vector<CUcontext> &getContextStack();
 /// The mode of captures of the calling thread: which it must not disturb.
 CUstreamCaptureMode &getCaptureMode();
+/// Whether the calling thread runs a function of the host on a stream, which
+/// may call nothing of the driver.
+bool &isInHostFunction();
 
 // State.cpp
 /// The handle of a device, which is of the time between two resets: 2003 of

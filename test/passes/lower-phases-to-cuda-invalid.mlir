@@ -23,24 +23,6 @@ step.optimizer @scalars_left {
 
 // -----
 
-step.optimizer @decomposed {
-  step.program @program(%p: param[n, n] as f32) variant <"any", {}, f32> {
-    step.cohort_scalars @scalars {
-      step.yield
-    }
-    %u = step.traverse @keep over [n, n] reads (%x = %p : <[n, n], f32>) makes (f32) {
-      step.yield %x : f32
-    }
-    // expected-error @+1 {{'step.eigenvectors' op is done by a routine of the processor, which cuda does not have}}
-    %v = step.eigenvectors %u : <[n, n], f32> -> <[n, n], f32>
-    step.traverse @phase0 over [n, n] reads (%x = %v : <[n, n], f32>) writes (%p : <[n, n], f32>) {
-      step.yield %x : f32
-    }
-  }
-}
-
-// -----
-
 step.optimizer @many {
   step.program @program(%p: param[n, m] as f64) variant <"any", {}, f64> {
     step.cohort_scalars @scalars {

@@ -15,6 +15,7 @@ from routines import ROUTINES
 TYPES = {"f32": np.float32, "bf16": np.uint16, "f16": np.float16, "f64": np.float64,
          "i16": np.uint16}  # fmt: skip
 ROW_LEAF, LEAF, TILE_COLUMNS = 64, 1024, 4096
+BLOCK_SCRATCH = 131072  # STEPC_BLOCK_SCRATCH
 BLOCKS = 3  # of a launch: fewer than there are chunks, so that blocks go on
 
 
@@ -118,7 +119,9 @@ class Tensors:
         self.package, self.variant, self.strided = package, variant, strided
         rule = next(r for r in package.manifest["rules"] if r["name"] == variant["rule"])
         self.dims, self.operands, self.buffers, rows = [], [], [], []
-        self.workspace = np.zeros(64, np.uint8)
+        # Below it lies what blocks of a grid have for themselves (grid_abi.h).
+        self.memory = np.full(BLOCKS * BLOCK_SCRATCH + 64, 0xFF, np.uint8)
+        self.workspace = self.memory.ctypes.data + BLOCKS * BLOCK_SCRATCH
         self.scalars = [np.zeros(max(1, variant["scalars"]["slots"])) for _ in shapes]
         # What is carried from step to step is 0 where it is not known; else nothing is there.
         nothing = 0.0 if variant.get("carried") else np.nan
@@ -146,7 +149,7 @@ class Tensors:
         row += [self.slots[number].ctypes.data, *extents, *extents, dims.begin, dims.end]
         row += [operand.array.ctypes.data for operand in own]
         for description, buffer in zip(self.variant["workspace"], buffers, strict=True):
-            base = 0 if description["live"] else self.workspace.ctypes.data
+            base = 0 if description["live"] else self.workspace
             row.append(buffer.ctypes.data - base)
         if self.strided:
             row += shape
@@ -159,7 +162,8 @@ class Tensors:
         return [*arrays, *self.slots, *self.scalars]
 
     def all(self):
-        return [*self.results(), *(b for own in self.buffers for b in own), self.table]
+        buffers = (b for own in self.buffers for b in own)
+        return [*self.results(), *buffers, self.table, self.memory]
 
     def chunks(self, per_chunk):
         """The tiles of all tensors, at most so many in an entry."""
@@ -249,10 +253,12 @@ class Step:
         chunks = self.chunks if is_kernel else self.rows
         tensors = self.tensors
         table = tensors.table
-        workspace = tensors.workspace.ctypes.data
+        workspace = tensors.workspace
         if self.on_device:
             call = [table.ctypes.data, table.shape[1], chunks.ctypes.data, workspace]
-            self.launch(name, [*call, 0, len(chunks)], [*tensors.all(), chunks])
+            for stage in range(len(entry.get("stages", [0]))):
+                own = f"{name}_stage{stage}" if stage else name
+                self.launch(own, [*call, 0, len(chunks)], [*tensors.all(), chunks])
             return
         if is_kernel and "unless_slot" in entry:
             slot = entry["unless_slot"]

@@ -48,10 +48,10 @@ TEST(Manifest, versions) {
          "package '<memory>' has format 7, this runtime reads format 5",
          {{"format", 7}, {"variants", "elsewhere"}});
   manifest["format"] = 5;
-  manifest["kernel_abi"] = 12;
+  manifest["kernel_abi"] = 13;
   refuse(
       STEPC_VERSION_MISMATCH,
-      "package '<memory>' has kernel_abi 12, this runtime reads kernel_abi 11",
+      "package '<memory>' has kernel_abi 13, this runtime reads kernel_abi 12",
       manifest);
 }
 
@@ -392,6 +392,22 @@ TEST(Manifest, exchanges) {
   refuseShare("/variants/1/workspace/0/live", false,
               "'variants[1].schedule[1]' is of a buffer that is not "
               "live");
+  refuseShare("/variants/1/workspace/0/use", "routine",
+              "'variants[1].workspace[0].use' is of a buffer that is live");
+  for (const char *use : {"all", "host"})
+    refuseShare("/variants/1/workspace/0/use", use,
+                "'variants[1].workspace[0].use' is not a use");
+}
+
+TEST(Manifest, stages) {
+  auto refuseStages = [](const json &value, const char *message) {
+    refuseAt("/variants/1/schedule/0/stages", value, message,
+             makeShareManifest());
+  };
+  refuseStages(json::array(), "'variants[1].schedule[0].stages' is empty");
+  refuseStages("rows", "'variants[1].schedule[0].stages' is not a list");
+  refuseStages({"rows", "cols"}, "'variants[1].schedule[0].stages' has an "
+                                 "element that is not a stage");
 }
 
 TEST(Manifest, spaces) {

@@ -33,6 +33,7 @@ using stepc::cuda::CUdevice_attribute;
 using stepc::cuda::CUdeviceptr;
 using stepc::cuda::CUevent;
 using stepc::cuda::CUfunction;
+using stepc::cuda::CUhostFn;
 using stepc::cuda::CUjit_option;
 using stepc::cuda::CUmodule;
 using stepc::cuda::CUpointer_attribute;

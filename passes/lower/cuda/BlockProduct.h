@@ -1,4 +1,4 @@
-//===- BlockProduct.h - a product by the threads of a block -----*- C++ -*-===//
+//===- BlockProduct.h - products by the blocks of a grid -----*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,10 +11,22 @@
 
 namespace mlir::step {
 
-/// Emits the product by the threads of one block, each its own elements. It is
-/// right, and slow: nothing is shared, and half of a symmetric result is not
-/// left out.
-void emitBlockProduct(const Words &w, const Product &product);
+/// Elements of a side of the tile that a block makes at a time.
+int64_t getTileSide(const Product &product);
+
+/// How many tiles there are; of a symmetric result those of one half. It is
+/// asked for rows, columns, types and symmetry alone.
+Value countProductTiles(const Words &w, const Product &product);
+
+/// Emits the product by the blocks of a grid, each of which makes the tiles
+/// from `firstTile` on in steps of as many as there are blocks.
+void emitTiledProduct(const Words &w, const Product &product);
+
+/// The f32 of the bf16 nearest to a number, or a zero where that is denormal.
+Value toFactor(const Words &w, Value number);
+
+/// One more product of such factors.
+Value addFactors(const Words &w, Value x, Value y, Value sum);
 
 } // namespace mlir::step
 

@@ -75,6 +75,19 @@ gpu::GPUFuncOp mlir::step::emitChunkKernel(
   });
 }
 
+gpu::GPUFuncOp mlir::step::emitSpreadKernel(
+    const Words &w, StringRef name,
+    function_ref<Value(const CallWords &, Value number, Value word)>
+        emitEntry) {
+  return emitKernel(w, name, 7, [&](ValueRange in) {
+    CallWords call{in[0], in[1], in[2], in[3], Value()};
+    auto [begin, end] = emitRange(w, in.drop_front(4));
+    w.fold(begin, end, 1, w.constantWord(0), [&](Value number, Value word) {
+      return emitEntry(call, number, word);
+    });
+  });
+}
+
 gpu::GPUFuncOp
 mlir::step::emitBlockListKernel(const Words &w, StringRef name, int64_t words,
                                 function_ref<void(ArrayRef<Value>)> emitEntry) {

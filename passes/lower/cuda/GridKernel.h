@@ -59,6 +59,12 @@ emitChunkKernel(const Words &w, StringRef name,
                 function_ref<void(const CallWords &, Value number)> emitEntry,
                 int64_t parts = 1);
 
+/// The same with all blocks working for each entry. A word goes from entry to
+/// entry: 0 at first, then what `emitEntry` makes of it.
+gpu::GPUFuncOp emitSpreadKernel(
+    const Words &w, StringRef name,
+    function_ref<Value(const CallWords &, Value number, Value word)> emitEntry);
+
 /// Makes the entry point `name(list, begin, end, skip)`: `emitEntry` for the
 /// entries [begin, end) of a list of `words` words each, a block of threads for
 /// each.

@@ -45,9 +45,6 @@ struct LowerPhasesToCUDA
           !llvm::all_of(argument.getUsers(), llvm::IsaPred<NormalsOp>))
         return program.emitOpError(
             "rounds stochastically, which has no kernels for cuda");
-    for (auto op : program.getBody().getOps<RoutineOpInterface>())
-      return op->emitOpError("is done by a routine of the processor, which "
-                             "cuda does not have");
     for (auto traverse : program.getBody().getOps<TraverseOp>())
       if (!fitsSharedMemory(traverse))
         return traverse.emitOpError(
@@ -93,7 +90,7 @@ struct LowerPhasesToCUDA
   void emitEntry(OpBuilder &builder, const ProgramStorage &storage,
                  const ScheduleEntry &entry) {
     if (!entry.kernel)
-      emitFinishGrid(builder, storage, entry.name, entry.finish);
+      emitFinishGrid(builder, storage, entry);
     else if (storage.getProgram().getElementwise())
       emitElementKernels(builder, entry.kernel, storage);
     else

@@ -8,6 +8,7 @@
 #define STEPC_PASSES_LOWER_CUDA_TILEGRID_H
 
 #include "passes/lower/TileRow.h"
+#include "passes/schedule/Schedule.h"
 
 namespace mlir::step {
 
@@ -17,10 +18,10 @@ namespace mlir::step {
 void emitTileGrids(OpBuilder &builder, TraverseOp traverse,
                    const ProgramStorage &storage);
 
-/// Makes the entry point `name` of the entries between two traversals, which a
-/// block runs for a row.
+/// Makes the entry points of the entries between two traversals, one for each
+/// part in which they are launched.
 void emitFinishGrid(OpBuilder &builder, const ProgramStorage &storage,
-                    StringRef name, ArrayRef<Operation *> entries);
+                    const ScheduleEntry &finish);
 
 /// Makes the entry point `name(list, begin, end)`, which combines a statistic
 /// over tensors: a block for each entry of four words (docs/cuda.md).

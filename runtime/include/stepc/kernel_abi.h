@@ -164,6 +164,27 @@ typedef struct StepcRoutines {
   int64_t hasDots;
 } StepcRoutines;
 
+/* On a device a finish leaves decompositions to the host: a launch hands
+ * matrices over, in memory of the host that the device reaches, with a record
+ * of these words, the host makes of them what the routine does, and a later
+ * launch takes that. One matrix lies behind the other. */
+enum {
+  STEPC_CALL_MATRICES, /* how many; 0: nothing is to be done */
+  STEPC_CALL_ROUTINE,  /* STEPC_ROUTINE_... */
+  STEPC_CALL_ROWS,
+  STEPC_CALL_COLUMNS,
+  STEPC_CALL_BYTES,   /* of an element: 4 or 8 */
+  STEPC_CALL_ADDRESS, /* of the first matrix, and of what is made of it */
+  STEPC_CALL_WORDS = 8
+};
+/* In the order of StepcRoutines. Keys are a row of f64; of these 64-bit places
+ * are made. */
+enum {
+  STEPC_ROUTINE_EIGENVECTORS,
+  STEPC_ROUTINE_ORTHONORMAL,
+  STEPC_ROUTINE_ORDER
+};
+
 /* What one call of a kernel works on. Read only for the kernel. */
 typedef struct StepcCall {
   const int64_t *table;

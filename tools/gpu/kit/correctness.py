@@ -15,9 +15,11 @@ STEPS = 5
 TOLERANCE = 2e-5  # of float32 steps beside float64, relative to the largest element
 
 
-def make_values(dtype: torch.dtype, seed: int) -> list[torch.Tensor]:
+def make_values(dtype: torch.dtype, seed: int, matrices: bool = False) -> list[torch.Tensor]:
+    """Of all shapes, or of matrices alone."""
     generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(shape, generator=generator).to(dtype) for shape in SHAPES]
+    values = [torch.randn(shape, generator=generator).to(dtype) for shape in SHAPES]
+    return [value for value in values if value.ndim == 2 or not matrices]
 
 
 def place(value: torch.Tensor, device: str, shifted: bool) -> torch.Tensor:
@@ -29,8 +31,9 @@ def place(value: torch.Tensor, device: str, shifted: bool) -> torch.Tensor:
 
 
 def set_grads(params, step: int, dtype: torch.dtype, device: str) -> None:
+    matrices = len(params) < len(SHAPES)
     for number, (param, grad) in enumerate(
-        zip(params, make_values(dtype, 100 + step), strict=True)
+        zip(params, make_values(dtype, 100 + step, matrices), strict=True)
     ):
         absent = step == 2 and number in (1, 4)
         param.grad = None if absent else grad.to(device=device, dtype=param.dtype)
@@ -56,7 +59,7 @@ def compare(name: str, storage: str, device: str, shifted: bool, on_host: bool =
     """One optimizer in one storage; ``on_host``: with large states in the host's memory.
     ``wrong`` is "" where all is right."""
     case, (dtype, _) = CASES[name], ALL_STORAGES[storage]
-    made = make_values(dtype, 0)
+    made = make_values(dtype, 0, case.matrices)
     here = [torch.nn.Parameter(value.clone()) for value in made]
     there = [torch.nn.Parameter(place(value, device, shifted)) for value in made]
     keywords = case.keywords(storage)

@@ -21,13 +21,14 @@ ALL_STORAGES = STORAGES | REMAINDER
 @dataclass(frozen=True)
 class Case:
     """An optimizer: ``make(params, **keywords)``; the same of torch, if it has it; the
-    number of its states that are as large as the parameter; and whether these are codes, which
-    nothing in float64 is near."""
+    number of its states that are as large as the parameter; whether these are codes, or
+    vectors of a basis, which nothing in float64 is near; and whether it takes matrices alone."""
 
     make: Callable
     states: int
     reference: Callable | None = None
     coded: bool = False
+    matrices: bool = False
 
     def keywords(self, storage: str) -> dict:
         master = ALL_STORAGES[storage][1]
@@ -57,9 +58,21 @@ def _coded(ours: Callable, states: int, state_dtype: str, **options) -> Case:
     return Case(make, states, coded=True)
 
 
+def _of_matrices(ours: Callable, states: int, **options) -> Case:
+    def make(params, **keywords):
+        return ours(params, **options, **keywords)
+
+    return Case(make, states, coded=True, matrices=True)
+
+
 def _of_zoo(name: str, states: int) -> Case:
     definition, _ = _zoo_text(name)
     return Case(lambda params, **keywords: st.Optimizer(params, definition, **keywords), states)
+
+
+def _galore(params, **options):
+    group = {"params": list(params), "rank": 8, "update_proj_gap": 2, "scale": 1.0}
+    return st.GaLoreAdamW([group], **options)
 
 
 _optim = torch.optim
@@ -84,6 +97,12 @@ CASES = {
     "FusedAdam": _of(st.deepspeed.FusedAdam, 2, _optim.AdamW, lr=1e-3, weight_decay=0.0),
     "CPUAdam": _of(st.deepspeed.DeepSpeedCPUAdam, 2, _optim.AdamW, lr=1e-3, weight_decay=0.0),
     "FusedLAMB": _of(st.apex.FusedLAMB, 2, lr=1e-3, max_grad_norm=1.0),
+    # Products of matrices, and decompositions, which the host does.
+    "Muon": _of_matrices(st.Muon, 1, lr=1e-2),
+    "SOAP": _of_matrices(st.SOAP, 2, lr=1e-3, precondition_frequency=2),
+    "Shampoo": _of_matrices(st.Shampoo, 1, lr=1e-2),
+    "GaLoreAdamW": _of_matrices(_galore, 2, lr=1e-2),
+    "Dion": _of_matrices(st.Dion, 1, lr=1e-2, rank=8),
     # Of the zoo, without a class of their own.
     "lamb": _of_zoo("lamb", 2),
     "adalomo": _of_zoo("adalomo", 0),
