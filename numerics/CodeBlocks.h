@@ -53,6 +53,8 @@ STEPC_INLINE void forEachRun(const CodeRows &rows, int64_t begin, int64_t end,
   int64_t column = (rows.first + begin) % rows.columns;
   for (int64_t at = begin; at < end;) {
     int64_t size = std::min(rows.columns - column, end - at);
+    if (const int64_t inside = (rows.phase + column) % kCodeBlock)
+      size = std::min(size, kCodeBlock - inside);
     const int64_t whole = std::min(size / kCodeBlock, kRun);
     if (whole)
       size = whole * kCodeBlock;

@@ -26,8 +26,9 @@ const CodeFormat *stepc::findCodeFormat(int32_t number) {
 }
 
 int64_t CodeRows::count(int64_t index, int64_t size) const {
-  int64_t ofRow = (columns + size - 1) / size;
-  int64_t place = first + index;
-  return place / columns * ofRow + (place % columns + size - 1) / size -
-         first / size;
+  int64_t inside = phase % size;
+  int64_t ofRow = (inside + columns + size - 1) / size;
+  int64_t place = first + index, column = place % columns;
+  int64_t before = column ? (inside + column + size - 1) / size : 0;
+  return place / columns * ofRow + before - first / size;
 }

@@ -48,10 +48,15 @@ struct CodeWords {
 
 /// Rows of `columns` elements, one behind the other, of which a part is
 /// encoded; blocks begin anew with each row. The part begins at the begin of a
-/// block, in column `first` of its first row.
+/// block, in column `first` of its first row. Or rows are parts themselves, of
+/// which each begins behind `phase` elements of a block, and `first` is 0.
 struct CodeRows {
   int64_t columns = 1;
   int64_t first = 0;
+  int64_t phase = 0;
+
+  /// Whether every kCodeBlock elements from the begin of a row are a block.
+  bool isRegular() const { return columns % kCodeBlock == 0 && phase == 0; }
 
   /// How many blocks lie before element `index` of the part, where a block
   /// begins or the part ends.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from ctypes import (
@@ -60,9 +61,10 @@ class Query(NamedTuple):
     """A tensor to ask about. ``options``: the values of all, in the order of the interface;
     ``shape``: of the whole tensor; ``part``: extents of what the rank has, None: all;
     ``sharded``: bit k says that ranks share dim k; ``range``: the elements of the rank where it
-    has a range of them. ``param`` and ``grad``: storage types, "" where no variant is asked for;
-    ``master``: the state that keeps the parameter's f32, None: none; ``rounds``: whether it is
-    rounded by random bits; ``coded``: the states that are kept as codes where that saves
+    has a range of them; ``first``: the index in the whole of its first element, where it has a
+    part of dims, on which scales of codes depend. ``param`` and ``grad``: storage types, "" where
+    no variant is asked for; ``master``: the state that keeps the parameter's f32, None: none;
+    ``rounds``: whether it is rounded by random bits; ``coded``: the states that are kept as codes where that saves
     memory, each with how."""
 
     options: tuple[int, ...]
@@ -75,6 +77,7 @@ class Query(NamedTuple):
     master: str | None = None
     rounds: bool = False
     coded: tuple[tuple[str, codes.Codes], ...] = ()
+    first: int = 0
 
 
 class Rule(NamedTuple):
@@ -96,7 +99,8 @@ class State(NamedTuple):
     ``of_param``: for each dim the parameter's that it is, or None; ``is_full``: it has all of
     them. Without a variant ``storage`` is "" and ``bytes``, of the part, 0; ``exists``: whether
     the group's options are for it; ``format``: of codes theirs, of whose tensor all this is;
-    ``floats`` is then what they stand for."""
+    ``floats`` is then what they stand for; ``inner``: of scales how many elements of a row one
+    index of its first dim has."""
 
     name: str
     dims: tuple[str, ...]
@@ -110,6 +114,7 @@ class State(NamedTuple):
     exists: bool
     format: str = ""
     floats: State | None = None
+    inner: int = 1
 
 
 class Tensor(NamedTuple):
@@ -262,8 +267,8 @@ class Handle:
                 yield state
                 continue
             rank, part_rank, shape, part, code_rank, code_part_rank, *of_codes = fields[17:]
-            # Of the dims before a row each is one of the parameter's, or none.
-            of = (*state.of_param[: rank - 1], self._row_dim(state, rank))
+            # Of the dims before a row, and its first one, each is one of the parameter's, or none.
+            of = state.of_param[:rank]
             of_scales = state._replace(
                 name=state.name + SCALE,
                 shape=_numbers(shape, rank),
@@ -271,6 +276,7 @@ class Handle:
                 of_param=of,
                 is_full=False,
                 bytes=0,
+                inner=math.prod(state.shape[rank:]),
             )
             made_as = codes.OF_NUMBER[fields[16]]
             code, scale = codes.of_number(made_as, state.init)
@@ -284,11 +290,6 @@ class Handle:
                 )
             yield coded
             yield of_scales._replace(init=scale, storage="f32" if state.storage else "")
-
-    @staticmethod
-    def _row_dim(state: State, rank: int) -> int | None:
-        """The parameter's dim that blocks lie along, where it is one."""
-        return state.of_param[-1] if rank == len(state.shape) else None
 
     def _state(self, fields: tuple, query: Query) -> State:
         (_, name, dims, num_dims, rank, part_rank, shape, part, of_param, init, size, code, bits, _,
@@ -334,7 +335,7 @@ class _Queries:
         self.array = (c_char * (size * max(len(queries), 1)))()
         for place, query in enumerate(queries):
             flat, part = query.range is not None, query.part
-            begin, end = query.range or (0, 0)
+            begin, end = query.range or (query.first, 0)
             _QUERY.pack_into(
                 self.array,
                 place * size,

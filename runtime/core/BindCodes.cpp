@@ -153,6 +153,25 @@ static uintptr_t requireScales(const DLTensor &given, const StateCodes &codes,
   return address;
 }
 
+/// Refuses blocks that other ranks have parts of where no memory is the
+/// processor's from the begin of a step to its end.
+void Binder::requireEncodable(const StateCodes &codes,
+                              const OperandName &name) const {
+  if (!codes.shared.any())
+    return;
+  if (model.place.device_type != kDLCPU)
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "%s is kept as codes, and ranks cut blocks of %lld elements: a plan "
+         "on %s has whole ones",
+         name.str().c_str(), static_cast<long long>(kCodeBlock),
+         plan.engine->getName().c_str());
+  if (model.store && model.store->contains(codes.codes))
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "%s is kept as codes on disk, and ranks cut blocks of %lld elements: "
+         "those that are cut have to be in memory",
+         name.str().c_str(), static_cast<long long>(kCodeBlock));
+}
+
 /// Finds out where blocks lie, and takes the caller's codes and scales.
 void Binder::setCodes(int64_t i, NewTensor &tensor) const {
   const StepcBinding &binding = bindings[i];
@@ -176,7 +195,10 @@ void Binder::setCodes(int64_t i, NewTensor &tensor) const {
       cut.setRange(tensor.layout.begin, tensor.layout.end, codes);
     else
       cut.setBox({view.extents, view.extents + view.rank},
-                 isPart ? tensor.layout.start : std::vector<int64_t>(), codes);
+                 isPart ? tensor.layout.start : std::vector<int64_t>(),
+                 isPart ? tensor.layout.dimAxes : std::vector<uint64_t>(),
+                 model.exchange.getMesh(), codes);
+    requireEncodable(codes, name);
     if (!binding.states)
       continue;
     std::string beside = describeShape(bound.getExtents(), bound.rank);
@@ -248,7 +270,7 @@ bool Binder::hasFloats(const StateCodes &codes) const {
 }
 
 /// The bytes of a tensor's codes and scales, and of what is kept as f32 in a
-/// step.
+/// step: all of it, or what is cut.
 size_t Binder::getCodedBytes(const StateCodes &codes, bool own) const {
   size_t bytes = 0;
   if (own)
@@ -256,6 +278,7 @@ size_t Binder::getCodedBytes(const StateCodes &codes, bool own) const {
              roundUpToLine(size_t(codes.getScaleBytes()));
   if (hasFloats(codes))
     bytes += size_t(StateCodes::getScratchBytes(codes.elements));
+  bytes += size_t(StateCodes::getScratchBytes(codes.shared.countFloats()));
   return bytes;
 }
 
@@ -291,5 +314,7 @@ void Binder::allocateCodes() {
       codes.scratch = next;
       next += uintptr_t(StateCodes::getScratchBytes(codes.elements));
     }
+    codes.shared.floats = next;
+    next += uintptr_t(StateCodes::getScratchBytes(codes.shared.countFloats()));
   });
 }

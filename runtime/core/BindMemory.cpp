@@ -110,8 +110,9 @@ void Binder::allocateWorkspace() {
   plan.engine->reserveWorkspace(need);
 }
 
-/// Visits the buffers that cross ranks: their pack, the word of the row that
-/// names their place, and their size.
+/// Visits what crosses ranks of buffers and of blocks of codes: the pack, the
+/// word of the row that names its place, or -1 and less of the tensor's codes,
+/// and its size.
 template <typename Visit>
 void Binder::forEachExchange(const NewTensor &tensor, Visit &&visit) const {
   const Variant &variant = getVariant(tensor);
@@ -130,6 +131,31 @@ void Binder::forEachExchange(const NewTensor &tensor, Visit &&visit) const {
     visit(key, word + int64_t(entry.buffer->buffer),
           getBufferEntries(buffer, tensor.tiles));
   }
+  if (tensor.bound.elsewhere)
+    return;
+  int64_t place = 0;
+  for (const StateCodes &codes : tensor.codes) {
+    --place;
+    if (codes.shared.any())
+      visit(PackKey{model.getEndRound(), codes.shared.axes, true}, place,
+            codes.shared.countWords());
+  }
+}
+
+/// Where the row, or codes, of a bound tensor find what crosses ranks.
+void Binder::setExchanged(int64_t id, int64_t word,
+                          uintptr_t address) noexcept {
+  const BoundTensor &bound = model.tensors[size_t(id)];
+  if (word >= 0) {
+    model.getRow(bound)[word] = int64_t(address);
+    return;
+  }
+  SharedBlocks &shared = model
+                             .codes[size_t(model.getCodes(bound).first -
+                                           model.codes.data() - word - 1)]
+                             .shared;
+  shared.words = address;
+  shared.forget(0, shared.rows);
 }
 
 void Binder::allocateExchange() {

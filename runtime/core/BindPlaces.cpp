@@ -28,7 +28,7 @@ static int64_t getElementsOfPages(const PlacedState &state,
   int64_t perItem = !own ? 1 : scales ? kCodeBlock : own->format->words.perWord;
   int64_t items = kPage / std::gcd(kPage, state.itemSize);
   // Of rows that end within a block no number of elements has whole pages.
-  if (perItem > 1 && (own->rows.columns % kCodeBlock || own->rows.first))
+  if (perItem > 1 && (!own->rows.isRegular() || own->rows.first))
     return 0;
   return items * perItem;
 }

@@ -67,6 +67,7 @@ private:
   void readFormats(int64_t i, NewTensor &tensor) const;
   std::vector<int64_t> getWholeExtents(const NewTensor &tensor,
                                        size_t operand) const;
+  void requireEncodable(const StateCodes &codes, const OperandName &name) const;
   void setCodes(int64_t i, NewTensor &tensor) const;
   void setCodedSize(NewTensor &tensor) const;
   void addCodedNeed(const NewTensor &tensor);
@@ -106,6 +107,7 @@ private:
   void addViews(int64_t i);
   OwnedView getView(const NewTensor &tensor, int64_t id, size_t operand) const;
   std::string describeView(const OwnedView &owned) const;
+  void setExchanged(int64_t id, int64_t word, uintptr_t address) noexcept;
 
   Plan &plan;
   Model &model;

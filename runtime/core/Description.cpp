@@ -158,7 +158,10 @@ void Description::setCodes(const TensorQuery &query, const std::string &name,
     state.scalePart = std::move(codes.scaleShape);
   } else {
     state.codePart = getCodeShape(format.words, state.part, dim);
-    state.scalePart = getScaleShape(state.part, dim);
+    const bool isFull = getReach(*rule, dims) == Reach::Full;
+    state.scalePart =
+        BlockCut(state.shape, query.name)
+            .getScalesOf(state.part, isFull ? query.layout.begin : 0);
   }
   StepcStateDescription &description = state.description;
   description.format = format.number;

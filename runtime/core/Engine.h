@@ -158,6 +158,8 @@ public:
   /// those that are listed.
   virtual void beginParts() = 0;
   virtual void runParts() = 0;
+  /// What is of the whole step in parts, behind the last.
+  virtual void finishParts() {}
 
   /// Work that is cut evenly: share(context, index, count) for each index below
   /// `count`.

@@ -103,6 +103,12 @@ public:
 
   // A round, after its segment.
 
+  /// Whether buffers cross behind the segment, or at the end of a step.
+  bool hasPacks(int64_t round) const noexcept {
+    return std::any_of(packs.begin(), packs.end(), [&](const Pack &pack) {
+      return pack.key.round == round && pack.key.axes && pack.count;
+    });
+  }
   /// Visits the words that cross beside buffers, in their order.
   template <typename Visit>
   void forEachWord(int64_t round, size_t numGroups, Visit &&visit) const;

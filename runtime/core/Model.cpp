@@ -174,7 +174,8 @@ uintptr_t Model::getContribution(const BoundTensor &tensor,
 }
 
 bool Model::isWaitedFor() const {
-  return exchange.isWide() && rounds.any() && !groups.empty();
+  return exchange.isWide() && !groups.empty() &&
+         (rounds.any() || exchange.hasPacks(getEndRound()));
 }
 
 void Model::formCohorts(uintptr_t scalarRows) noexcept {

@@ -118,6 +118,9 @@ struct Model {
   /// The address of what the tensor contributes to a statistic on this rank, or
   /// 0: nothing.
   uintptr_t getContribution(const BoundTensor &tensor, size_t statistic) const;
+  /// What crosses ranks at the end of a step, behind all rounds, is of this
+  /// one: blocks of codes that ranks share.
+  int64_t getEndRound() const { return getManifest().getNumSegments(); }
   /// Whether other ranks may have what takes part, and wait for this one.
   bool isWaitedFor() const;
 

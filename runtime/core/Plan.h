@@ -169,6 +169,7 @@ private:
   void stepNamed();
   void stepNamedAtOnce();
   void countElsewhere() noexcept;
+  void finishParts();
   void endParts() noexcept;
   void refuseFailure();
   StepOutcome runWithOthers();

@@ -216,8 +216,7 @@ void Binder::commit() noexcept {
     model.mirrors.push_back(binding.countMirror);
   }
   model.exchange.place([&](int64_t id, int64_t word, uintptr_t address) {
-    int64_t *row = model.getRow(model.tensors[size_t(id)]);
-    row[word] = int64_t(address);
+    setExchanged(id, word, address);
   });
   for (Memory &block : newBlocks)
     plan.blocks.push_back(std::move(block));

@@ -71,6 +71,7 @@ void Plan::stepBuckets() {
     waitingIds.push_back(int64_t(id));
   }
   bring();
+  finishParts();
   endParts();
   refuseFailure();
 }
@@ -277,12 +278,14 @@ void Plan::stepNamed() {
   // Who takes part is known when all have landed.
   if (transfers.permitsParts() || transfers.tells())
     bring();
-  if (transfers.permitsParts())
+  if (transfers.permitsParts()) {
+    finishParts();
     endParts();
-  else if (!transfers.isGivenUp())
+  } else if (!transfers.isGivenUp()) {
     stepNamedAtOnce();
-  else
+  } else {
     dropParts();
+  }
   wakeEntries();
   refuseFailure();
   refuseGivenUp(transfers.permitsParts() ? lastStep.numTensors : 0);

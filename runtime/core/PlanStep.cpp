@@ -187,7 +187,19 @@ void Plan::stepEnd() {
     fail(STEPC_WRONG_STATE, "stepcStepEnd without stepcStepBegin");
   if (transfers.any())
     return stepNamed();
+  finishParts();
   endParts();
+}
+
+/// Where it throws, ranks do not have the same step.
+void Plan::finishParts() {
+  try {
+    engine->finishParts();
+  } catch (...) {
+    dropParts();
+    engine->poison();
+    throw;
+  }
 }
 
 void Plan::endParts() noexcept {

@@ -64,14 +64,18 @@ int64_t StateCodes::getMostOfWindow(int64_t numStates) {
 int64_t StateCodes::getWindow(const StateCodes *begin, const StateCodes *end,
                               int64_t first, int64_t last) {
   int64_t most = getMostOfWindow(end - begin);
-  int64_t columns = begin->rows.columns;
-  if (columns % kCodeBlock) {
-    int64_t column = (begin->rows.first + first) % columns;
-    // Whole rows, from the begin of one; else up to the end of this one.
+  const CodeRows &rows = begin->rows;
+  const int64_t columns = rows.columns;
+  if (!rows.isRegular()) {
+    int64_t column = (rows.first + first) % columns;
+    // Whole rows, from the begin of one; else up to the end of this one, or to
+    // that of a block.
     if (column == 0 && columns <= most)
       most = most / columns * columns;
+    else if (most >= columns - column)
+      most = columns - column;
     else
-      most = std::min(most, columns - column);
+      most -= (rows.phase + column + most) % kCodeBlock;
   }
   return std::min(most, last - first);
 }
@@ -121,8 +125,11 @@ void StateCodes::fill(double value) const {
   const int64_t chunk = getChunk(kAtOnce);
   const std::vector<float> values(size_t(std::min(chunk, elements)),
                                   float(value));
+  // Other ranks fill their parts of a block with the same.
   for (int64_t begin = 0; begin < elements; begin += chunk)
-    encode(begin, std::min(begin + chunk, elements), values.data());
+    format->encode(rows, begin, std::min(begin + chunk, elements),
+                   values.data(), reinterpret_cast<uint8_t *>(codes),
+                   reinterpret_cast<float *>(scales));
 }
 
 void StateCodes::decode(int64_t begin, int64_t end, float *values) const {
@@ -131,21 +138,75 @@ void StateCodes::decode(int64_t begin, int64_t end, float *values) const {
 }
 
 void StateCodes::encode(int64_t begin, int64_t end, const float *values) const {
-  format->encode(rows, begin, end, values, reinterpret_cast<uint8_t *>(codes),
-                 reinterpret_cast<float *>(scales));
+  if (shared.head == 0 && shared.tail == 0)
+    return format->encode(rows, begin, end, values,
+                          reinterpret_cast<uint8_t *>(codes),
+                          reinterpret_cast<float *>(scales));
+  while (begin < end) {
+    int64_t row = begin / rows.columns, column = begin % rows.columns;
+    int64_t size = std::min(rows.columns - column, end - begin);
+    encodeInRow(row, column, column + size, values);
+    begin += size;
+    values += size;
+  }
+}
+
+/// Columns [first, last), which are whole blocks of this rank's part.
+void StateCodes::encodeInRow(int64_t row, int64_t first, int64_t last,
+                             const float *values) const {
+  const int64_t begin = std::max(first, shared.head);
+  const int64_t end = std::min(last, rows.columns - shared.tail);
+  if (shared.head > first)
+    shared.keep(row, 0, values);
+  if (shared.tail && last > end)
+    shared.keep(row, 1, values + (end - first));
+  if (begin < end)
+    format->encode(rows, row * rows.columns + begin, row * rows.columns + end,
+                   values + (begin - first), reinterpret_cast<uint8_t *>(codes),
+                   reinterpret_cast<float *>(scales));
+}
+
+/// A block of which this rank has a part is encoded as one of that part and an
+/// element behind it, which is as large as the largest of all.
+bool StateCodes::encodeShared(int64_t first, int64_t last) const noexcept {
+  bool alike = true;
+  for (int64_t row = first; row < last; ++row)
+    for (int end = 0; end < 2; ++end) {
+      const int64_t size = shared.getSize(end);
+      if (size == 0)
+        continue;
+      const SharedBlocks::Found found = shared.find(row, end);
+      alike &= found.here || !found.elsewhere;
+      if (!found.here || STEPC_FAULT("codes-shared-not-written"))
+        continue;
+      const int64_t begin =
+          row * rows.columns + (end ? rows.columns - size : 0);
+      float values[kCodeBlock];
+      uint8_t own[kCodeBlock];
+      std::copy_n(shared.getFloats(row, end), size, values);
+      values[size] = found.top;
+      float *scale = reinterpret_cast<float *>(scales) +
+                     rows.countBlocks(begin + size) - 1;
+      format->encode({size + 1}, 0, size + 1, values, own, scale);
+      std::copy_n(own, format->words.count(size) * format->words.getBytes(),
+                  reinterpret_cast<uint8_t *>(codes) +
+                      rows.countBytes(format->words, begin));
+    }
+  shared.forget(first, last);
+  return alike;
 }
 
 int64_t StateCodes::getShareBegin(int index, int count) const {
   if (index >= count)
     return STEPC_FAULT("codes-share-short") && count > 1 ? elements - 64
                                                          : elements;
-  int64_t row = rows.columns % kCodeBlock ? rows.columns : kCodeBlock;
+  int64_t row = rows.isRegular() ? kCodeBlock : rows.columns;
   int64_t begin = int64_t(static_cast<__int128>(elements) * index / count);
   return begin / row * row;
 }
 
 int64_t StateCodes::getChunk(int64_t most) const {
-  int64_t row = rows.columns % kCodeBlock ? rows.columns : kCodeBlock;
+  int64_t row = rows.isRegular() ? kCodeBlock : rows.columns;
   return std::max(row, most / row * row);
 }
 
@@ -183,7 +244,7 @@ static void setShapes(std::vector<int64_t> ofCodes,
 }
 
 void BlockCut::setRange(int64_t begin, int64_t end, StateCodes &codes) const {
-  codes.rows = {std::max<int64_t>(columns, 1), 0};
+  codes.rows = {std::max<int64_t>(columns, 1)};
   codes.elements = end - begin;
   if (begin == end)
     return setShapes({0}, {0}, codes);
@@ -193,22 +254,68 @@ void BlockCut::setRange(int64_t begin, int64_t end, StateCodes &codes) const {
             {codes.rows.countBlocks(codes.elements)}, codes);
 }
 
-void BlockCut::setBox(const std::vector<int64_t> &part,
-                      const std::vector<int64_t> &start,
-                      StateCodes &codes) const {
-  codes.elements = countElements(part.data(), int64_t(part.size()));
-  int64_t row = countRow(part, dim);
-  for (size_t i = dim + 1; i < whole.size() && codes.elements; ++i)
+/// Refuses a part whose rows are no ranges of the whole's.
+void BlockCut::requireRanges(const std::vector<int64_t> &part,
+                             const std::vector<int64_t> &start) const {
+  for (size_t i = dim + 1; i < whole.size(); ++i)
     if (part[i] != whole[i])
       refuse("it is shared out along a dim inside of them");
-  codes.rows = {std::max<int64_t>(row, 1), 0};
-  if (codes.elements && part[dim] != whole[dim]) {
-    if (dim + 1 != whole.size())
-      refuse("these are several dims, of which the first is shared out");
-    if (start.empty())
-      refuse("the layout does not say where this rank's part begins");
-    require(start[dim], start[dim] + row);
+  if (part[dim] != whole[dim] && start.empty())
+    refuse("the layout does not say where this rank's part begins");
+}
+
+/// Columns [begin, end) of each row are this rank's.
+void BlockCut::setShared(int64_t begin, int64_t end, StateCodes &codes) const {
+  SharedBlocks &shared = codes.shared;
+  const int64_t phase = begin % kCodeBlock;
+  if (phase)
+    shared.head = std::min(kCodeBlock - phase, end - begin);
+  if (end != columns && end - begin > shared.head)
+    shared.tail = end % kCodeBlock;
+  shared.firstBlock = begin / kCodeBlock;
+  shared.lastBlock = (end - 1) / kCodeBlock;
+  codes.rows.phase = phase;
+  if (!shared.any())
+    require(begin, end);
+}
+
+void BlockCut::setBox(const std::vector<int64_t> &part,
+                      const std::vector<int64_t> &start,
+                      const std::vector<uint64_t> &dimAxes, const Mesh &mesh,
+                      StateCodes &codes) const {
+  codes.elements = countElements(part.data(), int64_t(part.size()));
+  const int64_t row = countRow(part, dim);
+  codes.rows = {std::max<int64_t>(row, 1)};
+  if (dimAxes.size() == whole.size()) {
+    SharedBlocks &shared = codes.shared;
+    shared.axes = getCuttingAxes(mesh, dimAxes[dim], whole[dim],
+                                 countRow(whole, dim + 1));
+    if (codes.format->words.perWord > 1 && shared.any())
+      refuse("ranks share rows by other than whole blocks, which " +
+             std::string(codes.format->name) + " needs");
+    shared.numRanks = mesh.getGroupSize(shared.axes);
+    shared.rank = mesh.getGroupRank(shared.axes);
+    shared.rows = countElements(part.data(), int64_t(dim));
   }
-  setShapes(getCodeShape(codes.format->words, part, dim),
-            getScaleShape(part, dim), codes);
+  if (codes.elements) {
+    requireRanges(part, start);
+    if (part[dim] != whole[dim]) {
+      const int64_t begin = start[dim] * countRow(whole, dim + 1);
+      setShared(begin, begin + row, codes);
+    }
+  }
+  std::vector<int64_t> scales(part.begin(), part.begin() + int64_t(dim));
+  scales.push_back((codes.rows.phase + row + kCodeBlock - 1) / kCodeBlock);
+  setShapes(getCodeShape(codes.format->words, part, dim), std::move(scales),
+            codes);
+}
+
+std::vector<int64_t> BlockCut::getScalesOf(const std::vector<int64_t> &part,
+                                           int64_t index) const {
+  const bool any = countElements(part.data(), int64_t(part.size())) != 0;
+  const int64_t phase = any ? index % columns % kCodeBlock : 0;
+  const int64_t row = countRow(part, dim);
+  std::vector<int64_t> scales(part.begin(), part.begin() + int64_t(dim));
+  scales.push_back((phase + row + kCodeBlock - 1) / kCodeBlock);
+  return scales;
 }

@@ -13,8 +13,10 @@
 //
 // Blocks lie along rows of the whole tensor: its last dim, or as many of its
 // last dims, but never the first, as have 64 elements. So codes do not depend
-// on how ranks share the tensor, as long as parts begin and end where blocks
-// do: of [512, 512, 3, 3] a row has 512 * 3 * 3 elements, and 72 blocks.
+// on how ranks share the tensor: of [512, 512, 3, 3] a row has 512 * 3 * 3
+// elements, and 72 blocks. Where parts begin or end inside of a block, those
+// who share it have its scale each, and encode it together
+// (core/SharedBlocks.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,6 +24,7 @@
 #define STEPC_CORE_STATECODES_H
 
 #include "core/BoundTensor.h"
+#include "core/SharedBlocks.h"
 
 #include "numerics/Codes.h"
 
@@ -76,6 +79,8 @@ struct StateCodes {
   /// Where it is f32: an address where it is kept, else the offset in the
   /// workspace of who works on the tensor.
   uintptr_t scratch = 0;
+  /// What is encoded at the end of a step.
+  SharedBlocks shared;
 
   View getCodesView() const;
   View getScalesView() const;
@@ -85,9 +90,13 @@ struct StateCodes {
   static int64_t getScratchBytes(int64_t elements);
   /// Makes all of them, which are zeros, what encodes a number.
   void fill(double value) const;
-  /// Makes f32 of elements [begin, end), and codes.
+  /// Makes f32 of elements [begin, end), and codes. Of blocks that other ranks
+  /// have parts of it notes what is to be encoded.
   void decode(int64_t begin, int64_t end, float *values) const;
   void encode(int64_t begin, int64_t end, const float *values) const;
+  /// Encodes what was noted in rows [first, last), and forgets it. False where
+  /// others have noted a part of a block of which this rank has not.
+  bool encodeShared(int64_t first, int64_t last) const noexcept;
   /// Where the share of one of `count` workers begins, at a block.
   int64_t getShareBegin(int index, int count) const;
   /// How many elements a chunk of at most `most` has, or of a row where no
@@ -98,6 +107,10 @@ struct StateCodes {
   /// And of elements [first, last): a window ends where a block does.
   static int64_t getWindow(const StateCodes *begin, const StateCodes *end,
                            int64_t first, int64_t last);
+
+private:
+  void encodeInRow(int64_t row, int64_t first, int64_t last,
+                   const float *values) const;
 };
 
 /// Those of one tensor.
@@ -120,13 +133,24 @@ public:
   /// that cuts a block.
   void setRange(int64_t begin, int64_t end, StateCodes &codes) const;
   /// Of a part of these extents, which begins at `start` in each dim; that is
-  /// empty where nobody said so. Refuses one that cuts a block.
+  /// empty where nobody said so. `dimAxes`: over which axes dims are shared.
+  /// Refuses one whose rows are no ranges of the whole's, and one that cuts a
+  /// block where equal shares do not, as others may not know of it.
   void setBox(const std::vector<int64_t> &part,
-              const std::vector<int64_t> &start, StateCodes &codes) const;
+              const std::vector<int64_t> &start,
+              const std::vector<uint64_t> &dimAxes, const Mesh &mesh,
+              StateCodes &codes) const;
+  /// The scales of a part of these extents, whose first element has this index
+  /// in the whole.
+  std::vector<int64_t> getScalesOf(const std::vector<int64_t> &part,
+                                   int64_t index) const;
 
 private:
   [[noreturn]] void refuse(const std::string &words) const;
   void require(int64_t begin, int64_t end) const;
+  void requireRanges(const std::vector<int64_t> &part,
+                     const std::vector<int64_t> &start) const;
+  void setShared(int64_t begin, int64_t end, StateCodes &codes) const;
 
   std::vector<int64_t> whole;
   std::string name;

@@ -108,6 +108,14 @@ void QueryReader::readPart() {
          int(rank));
   const int64_t *part = given.part ? given.part : given.shape;
   query.extents.assign(part, part + rank);
+  if (given.begin < 0 || (given.begin && given.begin >= elements))
+    fail(STEPC_SHAPE_MISMATCH,
+         "tensor %s: a part that begins at element %lld is not inside the "
+         "%lld of shape %s",
+         name, static_cast<long long>(given.begin),
+         static_cast<long long>(elements),
+         describeShape(given.shape, rank).c_str());
+  query.layout.begin = given.begin;
   for (int32_t i = 0; i < rank; ++i) {
     query.layout.dimAxes[size_t(i)] = given.shardedDims >> i & 1;
     bool isCut = query.layout.dimAxes[size_t(i)];

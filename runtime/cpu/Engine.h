@@ -52,6 +52,7 @@ public:
   void endStep() override;
   void beginParts() override { fillScalars(0, /*activeOnly=*/false); }
   void runParts() override { runListed(); }
+  void finishParts() override { encodeShared(); }
   void runShares(int64_t bytes, Share share, void *context) noexcept override {
     workers.runShares(bytes, share, context);
   }
@@ -71,6 +72,7 @@ private:
   bool runRound(int64_t round) override;
   void addContributions(int64_t round);
   bool exchangeRound(int64_t round);
+  void encodeShared();
 
   std::shared_ptr<const Code> code;
   Workers workers;

@@ -12,6 +12,7 @@
 #include "core/Status.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <stdexcept>
 
@@ -52,6 +53,8 @@ StepOutcome cpu::Engine::run(bool some) {
   rounds.begin();
   carried.begin();
   runListed();
+  if (outcome.kind == StepOutcome::Kind::Stepped)
+    encodeShared();
   rounds.end(outcome.kind == StepOutcome::Kind::Skipped);
   return outcome;
 }
@@ -149,6 +152,53 @@ bool cpu::Engine::exchangeRound(int64_t round) {
   return !exchange.tellsActive(round) ||
          std::any_of(model.groups.begin(), model.groups.end(),
                      [](const Group &group) { return group.active; });
+}
+
+namespace {
+/// The encoding of blocks that ranks share, in rows of states.
+struct SharedWork {
+  const std::vector<StateCodes> &codes;
+  std::atomic<bool> alike = true;
+
+  static void run(void *context, int index, int count) {
+    auto &work = *static_cast<SharedWork *>(context);
+    for (const StateCodes &state : work.codes) {
+      if (!state.shared.any() || !state.shared.words)
+        continue;
+      int64_t rows = state.shared.rows;
+      if (!state.encodeShared(rows * index / count, rows * (index + 1) / count))
+        work.alike = false;
+    }
+  }
+};
+} // namespace
+
+/// Behind the last segment. What ranks have of blocks that they share is
+/// exchanged, of all tensors at once.
+void cpu::Engine::encodeShared() {
+  Exchange &exchange = model.exchange;
+  const int64_t round = model.getEndRound();
+  if (!exchange.hasPacks(round))
+    return;
+  if (!STEPC_FAULT("codes-shared-not-exchanged") &&
+      !exchange.run(round, model.groups)) {
+    broken = true;
+    fail(STEPC_COMMUNICATION_ERROR, "codes of '%s': %s",
+         model.getManifest().optimizer.c_str(), exchange.getMessage());
+  }
+  SharedWork work = {model.codes};
+  int64_t bytes = 0;
+  for (const StateCodes &state : model.codes)
+    bytes += state.shared.countFloats() * int64_t(sizeof(float)) +
+             state.shared.countWords() * int64_t(sizeof(int64_t));
+  runShares(bytes, SharedWork::run, &work);
+  if (work.alike)
+    return;
+  broken = true;
+  fail(STEPC_WRONG_STATE,
+       "codes of '%s': another rank has stepped a tensor of which this one "
+       "had no gradient, and they share blocks of codes",
+       model.getManifest().optimizer.c_str());
 }
 
 /// In the order of ids: the sums depend on it. All statistics of a tensor at

@@ -15,7 +15,6 @@ from codes_on_ranks import (
     line,
     refused,
     same_full,
-    spread,
     stepped,
     zeroed,
 )
@@ -203,33 +202,14 @@ def zero_over_rows_and_columns():
 
 
 @case
-def rows_of_several_dims_are_not_cut():
+def rows_are_not_cut_inside():
+    """A part of several dims of which not the first is shared out is no range of a row."""
     values, grads = named_values({"conv": (64, 16, 4, 4)}, 1, 1)
     params = [
-        (n, torch.nn.Parameter(distribute_tensor(v.clone(), line(), [Shard(1)])))
+        (n, torch.nn.Parameter(distribute_tensor(v.clone(), line(), [Shard(2)])))
         for n, v in values.items()
     ]
-    refused(adamw, params, grads[0][0], "several dims, of which the first is shared out")
-
-
-@case
-def an_owner_does_not_cut_blocks_either():
-    values, grads = named_values({"up": (64, 80), "down": (80, 100)}, 1, 1)
-    params = spread("columns", grid(), values)
-
-    def muon(ps):
-        return st.Muon(ps, lr=0.05, state_dtype="q8")
-
-    refused(muon, params, grads[0][0], "cut inside of blocks of 64 elements")
-    shapes = {"up": (64, 128), "down": (80, 256)}
-    compare("columns", grid(), muon, shapes)
-    compare("both", grid(), muon, shapes)
-
-
-@case
-def a_cut_inside_of_a_block_is_refused():
-    values, grads = named_values({"up": (70, 100)}, 1, 1)
-    refused(adamw, spread("columns", grid(), values), grads[0][0], "cuts a block")
+    refused(adamw, params, grads[0][0], "shared out along a dim inside of them")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import stepc.torch as st
 import torch
 from named_values import named_values
 from on_ranks import same_bits, whole
+from stepc.torch.ranks.state_parts import StatePart
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
@@ -35,6 +36,9 @@ def placements(way, shape):
         "hsdp": [Replicate(), Shard(0)],
         "columns": [Replicate(), Shard(len(shape) - 1)],
         "both": [Shard(0), Shard(len(shape) - 1)],
+        "last": [Shard(len(shape) - 1)],
+        "first of a row": [Shard(1)],
+        "twice": [Shard(len(shape) - 1), Shard(len(shape) - 1)],
     }[way]
 
 
@@ -74,13 +78,14 @@ def floats_of(saved, values):
 
 
 def same_states(params, optimizer, plain, alone, what):
-    """Codes and scales are DTensors, whose wholes one process has."""
+    """Codes and scales are DTensors, or parts where ranks share blocks, whose wholes one process
+    has."""
     full, found = optimizer.full_state_dict()["state"], 0
     for number, ((name, param), (_, single)) in enumerate(zip(params, plain, strict=True)):
         own, theirs = optimizer.state[param], alone.state[single]
         assert set(own) == set(theirs), f"{what}, {name}: {set(own)} and {set(theirs)}"
         for key, state in own.items():
-            assert isinstance(state, DTensor) == (key != "step"), f"{what}, {name}, {key}"
+            assert isinstance(state, DTensor | StatePart) == (key != "step"), (what, name, key)
             same_bits(full[number][key], theirs[key], f"{what}, {key} of {name}")
             found += theirs[key].dtype in (torch.uint8, torch.int8, torch.int32)
     return found

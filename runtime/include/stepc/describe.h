@@ -54,7 +54,8 @@ typedef struct StepcTensorQuery {
   const int64_t *part;  /* extents of what the rank has; NULL: all, and with
                            flat NULL */
   uint64_t shardedDims; /* bit k: ranks share dim k; with flat 0 */
-  int64_t begin;
+  int64_t begin; /* of a part the index of its first element in the whole, on
+                    which the scales depend of states that are codes */
   int64_t end;
   DLDataType param;   /* bits 0: no variant is asked for */
   DLDataType grad;    /* as the kernel reads it; bits 0: as param */

@@ -73,10 +73,14 @@ def encode(
 
 
 def decode(
-    codes: torch.Tensor, scales: torch.Tensor, shape: Sequence[int] | None = None
+    codes: torch.Tensor,
+    scales: torch.Tensor,
+    shape: Sequence[int] | None = None,
+    phase: int = 0,
 ) -> torch.Tensor:
-    """What they stand for, in float32, of that shape or that of :func:`value_shape`. TensorError
-    where they do not belong together."""
+    """What they stand for, in float32, of that shape or that of :func:`value_shape`. ``phase``: how
+    many elements of a block are before each row, which is a part of one. TensorError where they do
+    not belong together."""
     format = format_of(codes)
     if format is None:
         known = " or ".join(map(str, dtypes()))
@@ -87,20 +91,37 @@ def decode(
     scales = scales.detach().to(dtype=torch.float32, device="cpu").contiguous()
     if shape is None:
         shape = value_shape(codes, scales)
+    if phase and codes.numel():
+        rows = _rows(format, codes, scales, shape, phase)
+        before = codes.new_zeros(rows)
+        before[:, phase:] = codes.view(rows[0], -1)
+        values = decode(before, scales.view(rows[0], -1))[:, phase:]
+        return values.reshape(tuple(shape))
     values = torch.empty(tuple(shape), dtype=torch.float32, device="cpu")
     rows = _rows(format, codes, scales, values.shape)
     _codes.decode(format, rows, *(one.data_ptr() for one in (codes, scales, values)))
     return values
 
 
+def phase_of(shape: Sequence[int], first: Sequence[int], scales: torch.Tensor) -> int:
+    """How many elements of a block are before each row of a part of codes: ``shape`` is the
+    whole's, ``first`` where the part begins in it."""
+    row = scales.dim() - 1
+    return first[row] * math.prod(shape[row + 1 :]) % BLOCK
+
+
 def _rows(
-    format: str, codes: torch.Tensor, scales: torch.Tensor, shape: Sequence[int]
+    format: str,
+    codes: torch.Tensor,
+    scales: torch.Tensor,
+    shape: Sequence[int],
+    phase: int = 0,
 ) -> tuple[int, int]:
-    """How many rows values of the shape have and the elements of one: as many dims are before
-    them as scales have before their last. TensorError where these are scales of other codes, or
-    codes of other values."""
+    """How many rows values of the shape have and the elements of one, with those before it: as
+    many dims are before them as scales have before their last. TensorError where these are scales
+    of other codes, or codes of other values."""
     before = scales.dim() - 1
-    row = math.prod(shape[before:])
+    row = phase + math.prod(shape[before:])
     if before >= 0 and tuple(codes.shape) != code_shape(format, shape, before):
         raise errors.TensorError(
             f"codes of shape {tuple(codes.shape)} and format {format} are none of shape "
@@ -180,7 +201,7 @@ def recoded(state: dict, wanted: Iterable[State], member: Member) -> dict:
         if format is not None and format != one.format:
             given, scales = in_memory(given), in_memory(state[name + SCALE])
             if begin is None or scale is None:
-                given = decode(given, scales, floats.part)
+                given = decode(given, scales, floats.part, _phase(floats, scales, member))
             else:
                 rows = RangeRows(begin, math.prod(floats.part), floats.shape, scale.shape)
                 given = rows.decode(given, scales)
@@ -188,12 +209,69 @@ def recoded(state: dict, wanted: Iterable[State], member: Member) -> dict:
         if scale is not None and given.is_floating_point() and tuple(given.shape) == floats.part:
             given = in_memory(given)
             if begin is None:
+                _refuse_cut(name, scale, member)
                 codes = encode(given, one.format, scale.part)
             else:
                 rows = RangeRows(begin, given.numel(), floats.shape, scale.shape)
                 codes = rows.encode(given, one.format)
             changed[name], changed[scale.name] = codes
     return changed
+
+
+def in_whole_codes(part, items: dict) -> dict:
+    """A state as loaded into a part that shares blocks with other ranks: what is to become codes
+    does so as a whole, as these need the largest number of a block. A DTensor is put together,
+    by all ranks; TensorError for a part of floats that cannot be."""
+    made = dict(items)
+    for name, whole in part.whole.items():
+        scale, given = part.whole.get(name + SCALE), items.get(name)
+        if (
+            not whole.format
+            or scale is None
+            or not isinstance(given, torch.Tensor)
+            or not part.shares_blocks(scale)
+            or format_of(given) == whole.format
+        ):
+            continue
+        given, scales = (_put_together(part, own, made.get(own)) for own in (name, name + SCALE))
+        shape = (whole.floats or whole).shape
+        own = format_of(given)
+        if tuple(given.shape) != (code_shape(own, shape, scales.dim() - 1) if own else shape):
+            raise _cut(name, part.name)
+        values = given if own is None else decode(given, scales, shape)
+        made[name], made[name + SCALE] = encode(values, whole.format, scale.shape)
+    return made
+
+
+def _put_together(part, name: str, state) -> torch.Tensor | None:
+    return part.full(name, in_memory(state), None) if hasattr(state, "to_local") else state
+
+
+def _cut(name: str, called: str) -> errors.TensorError:
+    return errors.TensorError(
+        f"state '{name}' of {called} is kept as codes, in blocks of {BLOCK} of which other ranks "
+        "have parts, and this rank has a part of its floats; full_state_dict() has the whole",
+        "STEPC_LAYOUT_UNSUPPORTED",
+    )
+
+
+def _phase(one: State, scales: torch.Tensor, member: Member) -> int:
+    if not one.is_full or member.layout is None or member.layout.start is None:
+        return 0
+    return phase_of(member.layout.shape, member.layout.start, scales)
+
+
+def _refuse_cut(name: str, scale: State, member: Member) -> None:
+    """Refuses to encode a part whose blocks other ranks have parts of."""
+    dim = scale.of_param[-1]
+    if member.layout is None or member.layout.start is None or dim is None:
+        return
+    begin = member.layout.start[dim]
+    end = begin + member.own.shape[dim]
+    if begin * scale.inner % BLOCK or (
+        end != member.layout.shape[dim] and end * scale.inner % BLOCK
+    ):
+        raise _cut(name, member.name)
 
 
 def _begin(member: Member) -> int | None:

@@ -131,7 +131,7 @@ class Variants(Rules):
         layout = member.layout
         dtypes = (member.param.dtype, member.landed_dtype, self._coded_beside(member))
         if layout is None:
-            return member.group, member.param.shape, None, 0, None, *dtypes
+            return member.group, member.param.shape, None, (0, 0), None, *dtypes
         elements = None
         if layout.flat:
             # Where a range of elements lies makes a difference to blocks of codes alone.
@@ -140,10 +140,14 @@ class Variants(Rules):
             elements = (begin, begin + member.own.numel())
         sharded = layout.sharded
         part = tuple(member.own.shape) if sharded else None
-        return member.group, layout.shape, part, sharded, elements, *dtypes
+        first = 0
+        if sharded and layout.start is not None and self._kept.keeps_codes:
+            for at, extent in zip(layout.start, layout.shape, strict=True):
+                first = first * extent + at
+        return member.group, layout.shape, part, (sharded, first), elements, *dtypes
 
     def _query(self, key: tuple, member: Member) -> Query:
-        group, shape, part, sharded, elements, dtype, landed, coded = key
+        group, shape, part, (sharded, first), elements, dtype, landed, coded = key
         return Query(
             self._values_of(group, shape),
             tuple(shape),
@@ -155,6 +159,7 @@ class Variants(Rules):
             self._kept.master_state(member.param),
             self._kept.rounds(dtype),
             coded,
+            first,
         )
 
     def _coded_beside(self, member: Member) -> Coded:
@@ -194,15 +199,16 @@ def can_be_codes(interface: Interface, dropped: Collection[str]) -> list[str]:
 class WholeState(NamedTuple):
     """A state of a whole tensor: its shape, and which dim of the parameter each of its
     dims is, None for one that the definition has not from the parameter; ``per``: of how many
-    elements along the last one is, more than one of scales, and of codes of which an element has
+    elements along a row one is, more than one of scales, and of codes of which an element has
     several; ``format``: of codes theirs; ``floats``: what these stand for, where that has another
-    shape."""
+    shape; ``inner``: how many elements of a row an index of its first dim has."""
 
     shape: tuple[int, ...]
     of_param: tuple[int | None, ...]
     per: int = 1
     format: str = ""
     floats: WholeState | None = None
+    inner: int = 1
 
     def coded(self, format: str, scale: WholeState) -> WholeState:
         """Of floats the codes, in the format; ``scale``: their scales."""
@@ -210,7 +216,7 @@ class WholeState(NamedTuple):
         if per == 1:
             return self._replace(format=format)
         shape, of_param = code_shape(format, self.shape, before), scale.of_param
-        return WholeState(shape, of_param, per, format, self)
+        return WholeState(shape, of_param, per, format, self, scale.inner)
 
     def of(self, state) -> WholeState:
         """The whole that a tensor is one of, or a part: floats may stand for codes."""
@@ -232,6 +238,12 @@ class WholeState(NamedTuple):
         """The same of a parameter of so many."""
         return self.per == 1 and self.of_param == tuple(range(dims))
 
+    def blocks(self, begin: int, end: int) -> range:
+        """Of scales: those that indices [begin, end) of the row's first dim have a part of."""
+        if begin >= end:
+            return range(0)
+        return range(begin * self.inner // self.per, -(-end * self.inner // self.per))
+
 
 class Slot(NamedTuple):
     """A state of the plan: its name, its dtype, and the whole of it."""
@@ -246,22 +258,31 @@ class Slot(NamedTuple):
         found = [range(extent) if of is None else indices[of] for extent, of in pairs]
         per = self.whole.per
         if per > 1 and (of := self.whole.of_param[-1]) is not None:
-            found[-1] = sorted({index // per for index in indices[of]})
+            own = indices[of]
+            found[-1] = (
+                self.whole.blocks(own.start, own.stop)
+                if isinstance(own, range)
+                else sorted({block for i in own for block in self.whole.blocks(i, i + 1)})
+            )
         return found
 
     def cuts_blocks(self, indices: Indices, shape: Sequence[int]) -> bool:
-        """Of codes and scales: whether a part with these indices of a parameter of the shape has
-        parts of blocks; rows of several dims are not cut at all."""
+        """Of scales, and of codes of which an element has several: whether a part with these
+        indices of a parameter of the shape is no range of each row, so that nobody can tell which
+        blocks it has; of such codes also whether it has parts of blocks."""
         if self.whole.per == 1:
             return False
         row = len(self.whole.shape) - 1
         cut = [d for d in range(row, len(shape)) if len(indices[d]) not in (0, shape[d])]
         if not cut:
             return False
-        if row != len(shape) - 1 or not isinstance(indices[row], range):
-            return True
         own = indices[row]
-        return own.start % BLOCK != 0 or (own.stop != shape[row] and own.stop % BLOCK != 0)
+        if cut != [row] or self.whole.of_param[-1] != row or not isinstance(own, range):
+            return True
+        if self.whole.floats is None:
+            return False
+        begin, end = (at * self.whole.inner for at in (own.start, own.stop))
+        return begin % BLOCK != 0 or (own.stop != shape[row] and end % BLOCK != 0)
 
 
 def whole_states(found: Tensor, dropped: dict[str, int]) -> dict[str, WholeState]:
@@ -277,7 +298,7 @@ def whole_states(found: Tensor, dropped: dict[str, int]) -> dict[str, WholeState
             at += len(shape)
             shape, of_param = (own[:at] + own[at + 1 :] for own in (shape, of_param))
         per = BLOCK if is_scale(state.name) else 1
-        own = WholeState(shape, of_param, per)
+        own = WholeState(shape, of_param, per, inner=state.inner)
         if state.format:
             own = own.coded(state.format, scales[state.name + SCALE])
         states[state.name] = own

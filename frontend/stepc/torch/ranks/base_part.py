@@ -51,6 +51,8 @@ class Seen:
         if self.is_full(state, shape):
             return state._replace(shape=shape, of_param=tuple(range(len(shape))))
         dims = tuple(None if of is None else self.view.own_dim(of) for of in state.of_param)
+        if state.inner > 1:  # rows of several dims that are seen
+            dims = (*dims[:-1], None)
         made = state._replace(of_param=dims)
         if made.is_full(len(shape)):  # it would be taken for one of all elements
             made = made._replace(of_param=(None,) * len(dims))
@@ -199,6 +201,10 @@ class Part:
 
     def hide(self, name: str, state):
         return state
+
+    def shares_blocks(self, scales: WholeState) -> bool:
+        """Whether the part has blocks of codes, of these scales, of which others have parts."""
+        return False
 
     def is_bare(self, name: str, state: torch.Tensor) -> bool:
         return False

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import math
 import sys
+from collections.abc import Sequence
 
 import torch
 
@@ -22,7 +23,7 @@ from .beside import others_along, rest
 from .describe import axis_names, lies
 from .exchanges import exchanging
 from .layouts import DISTINCT
-from .state_parts import TOGETHER
+from .state_parts import TOGETHER, StatePart, assemble, box_part, offsets_of, state_sizes
 
 
 def is_dtensor(tensor) -> bool:
@@ -264,6 +265,9 @@ class DTensorPart(Part):
         from torch.distributed.tensor import DTensor
 
         whole = whole.of(state)
+        if self.shares_blocks(whole):
+            sizes = self.param._local_tensor.shape
+            return box_part(state, whole, self.first, sizes, self.param.shape, self.place)
         same = whole.shape == tuple(self.param.shape)
         return DTensor.from_local(
             state,
@@ -280,16 +284,25 @@ class DTensorPart(Part):
         whole = self.whole.get(name)
         if whole is None or not isinstance(state, torch.Tensor) or isinstance(state, StoredState):
             return state
+        if isinstance(state, StatePart):
+            return state.plain()
         whole = whole.of(state)
         if not is_dtensor(state):
             from torch.distributed.tensor import distribute_tensor
 
-            if tuple(state.shape) != whole.shape:
+            own = None
+            if self.shares_blocks(whole):
+                own = state_sizes(whole, self.first, self.param._local_tensor.shape)
+            if tuple(state.shape) not in (own, whole.shape):
                 raise errors.TensorError(
                     f"state '{name}' of {self.name} has shape {tuple(state.shape)}, expected "
                     f"{whole.shape}, that of the whole tensor",
                     "STEPC_SHAPE_MISMATCH",
                 )
+            if own is not None:
+                first = offsets_of(whole, self.first)
+                at = tuple(slice(f, f + s) for f, s in zip(first, own, strict=True))
+                return state if tuple(state.shape) == own else state[at].clone()
             mesh, placements = self.param.device_mesh, self._placements(whole)
             return _local(distribute_tensor(state, mesh, placements, src_data_rank=None))
         if list(state.placements) != self._placements(whole):
@@ -301,8 +314,25 @@ class DTensorPart(Part):
             )
         return _local(state).detach()
 
+    def shares_blocks(self, whole: WholeState) -> bool:
+        """Of scales: whether ranks share blocks, so that no placement says which each has. The
+        same on all of them."""
+        if whole.per == 1 or (dim := whole.of_param[-1]) is None:
+            return False
+        mesh = zip(self.param.placements, self.param.device_mesh.shape, strict=True)
+        sizes = [size for placement, size in mesh if getattr(placement, "dim", None) == dim]
+        parts = shares(self.param.shape[dim], sizes), shares(whole.shape[-1], sizes)
+        return any(
+            whole.blocks(*own) != range(*blocks) for own, blocks in zip(*parts, strict=True)
+            if own[0] < own[1]
+        )  # fmt: skip
+
     def full(self, name: str, state, mesh) -> torch.Tensor:
         """The whole state: all ranks of the mesh together."""
+        if isinstance(state, StatePart):
+            axes = [axis for _, names in self.layout.dims for axis in names]
+            offsets = offsets_of(self.whole[name], self.first)
+            return assemble(state.plain(), state.whole, offsets, mesh.group_of(axes))
         if not is_dtensor(state):
             return state
         with exchanging(TOGETHER, *self._groups):
@@ -310,6 +340,19 @@ class DTensorPart(Part):
                 bits = self.show(name, state.to_local().view(torch.bfloat16))
                 return bits.full_tensor().view(torch.int16)
             return state.full_tensor()
+
+
+def shares(extent: int, sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """The parts that ranks on a mesh of ``sizes`` have of a dim, as torch cuts it: along each dim
+    of the mesh in turn, in parts of equal size but for the last."""
+    parts = [(0, extent)]
+    for size in sizes:
+        parts = [
+            (min(begin + k * -(-(end - begin) // size), end),
+             min(begin + (k + 1) * -(-(end - begin) // size), end))
+            for begin, end in parts for k in range(size)
+        ]  # fmt: skip
+    return parts
 
 
 def _distinct(how) -> list[int]:

@@ -20,7 +20,7 @@ from .agreement import difference
 from .base_part import Part
 from .describe import axis_names, lies
 from .exchanges import exchanging, gathered, group_among
-from .state_parts import assemble, box_part, offsets_of, state_sizes, unresolved
+from .state_parts import assemble, box_part, cuts_blocks, offsets_of, state_sizes, unresolved
 
 DISTINCT = "distinct"
 SHARED = "shared "  # how the key of a tensor with shared_over begins
@@ -423,7 +423,7 @@ class PlainPart(Part):
         if whole is None or not isinstance(state, torch.Tensor):
             return state
         whole = whole.of(state)
-        own = state_sizes(whole, self.param.shape)
+        own = state_sizes(whole, self.first, self.param.shape)
         if tuple(state.shape) != whole.shape or tuple(state.shape) == own:
             return state
         first = offsets_of(whole, self.first)
@@ -437,7 +437,15 @@ class PlainPart(Part):
             guess = self.states_of(tuple(self.param.shape)).get(name)
             return unresolved(state, guess, self.place)
         whole = self.whole.get(name)
-        return state if whole is None else box_part(state, whole.of(state), self.first, self.place)
+        return state if whole is None else self._part_of(state, whole.of(state))
+
+    def shares_blocks(self, scales) -> bool:
+        return self.first is not None and cuts_blocks(
+            scales, self.first, self.param.shape, self.shape
+        )
+
+    def _part_of(self, state: torch.Tensor, whole) -> torch.Tensor:
+        return box_part(state, whole, self.first, self.param.shape, self.shape, self.place)
 
     def full(self, name: str, state, mesh):
         """The whole state: all ranks of the mesh together."""

@@ -11,7 +11,7 @@ import torch
 from ... import errors
 from ..._describe import BLOCK, SCALE
 from ..._mesh import Layout
-from ..binding.codes import encode, format_of
+from ..binding.codes import encode, format_of, in_whole_codes
 from ..binding.rules import Indices, Slot
 from ..tensors.members import ObstacleError
 from .blocks import Blocks
@@ -220,10 +220,10 @@ class OwnedPart:
         for slot in slots:
             if any(slot.cuts_blocks(at, self.shape) for at in self.at):
                 raise ObstacleError(
-                    f"{self.name} is cut inside of blocks of {BLOCK} elements along its rows, of "
-                    f"which '{slot.name.removesuffix(SCALE)}{SCALE}' has one for each; ranks have "
-                    "to have whole "
-                    "blocks, or the state has to stay float32 (state_dtype)",
+                    f"{self.name} is cut along a dim inside of its rows, or inside of a block of "
+                    f"{BLOCK} elements, and one of '{slot.name}' has several of them; ranks have "
+                    "to have ranges of rows, and with 4 bits whole blocks, or the state has to "
+                    "stay float32 (state_dtype)",
                     False,
                 )
         self.slots = slots
@@ -231,6 +231,7 @@ class OwnedPart:
     def adopt(self, items: dict) -> dict:
         """Takes the user's states as parts; returns those that the user is to have instead."""
         changed = {}
+        items = in_whole_codes(self.inner, items)
         for slot in self.slots:
             value = items.get(slot.name)
             if value is None or slot.name in self.parts:

@@ -52,20 +52,28 @@ class StatePart(torch.Tensor):
 
     ``whole`` is the shape of the whole state, ``place`` says in words which part of it
     this is, ``boxes`` are its boxes, whose elements it has one after the other; None where
-    other ranks alone know where they begin. It pickles with them, also for
-    ``torch.load(weights_only=True)``.
+    other ranks alone know where they begin. ``saved``: the box that a checkpoint gets of the one
+    that there is, where other ranks have the rest as well; None: all. It pickles with them, also
+    for ``torch.load(weights_only=True)``.
     """
 
     __torch_function__ = torch._C._disabled_torch_function_impl
     whole: tuple[int, ...]
     place: str
     boxes: tuple[Box, ...] | None
+    saved: Box | None
 
     @staticmethod
-    def of(tensor: torch.Tensor, whole, place: str, boxes: tuple[Box, ...] | None) -> StatePart:
+    def of(
+        tensor: torch.Tensor,
+        whole,
+        place: str,
+        boxes: tuple[Box, ...] | None,
+        saved: Box | None = None,
+    ) -> StatePart:
         """The same memory, with what is to be known of it."""
         part = torch.Tensor._make_subclass(StatePart, tensor.detach())
-        part.whole, part.place, part.boxes = tuple(whole), place, boxes
+        part.whole, part.place, part.boxes, part.saved = tuple(whole), place, boxes, saved
         return part
 
     def plain(self) -> torch.Tensor:
@@ -76,12 +84,12 @@ class StatePart(torch.Tensor):
         return f"StatePart({self.place}: {self.plain()!r})"
 
     def __deepcopy__(self, memo):
-        copy = StatePart.of(self.plain().clone(), self.whole, self.place, self.boxes)
+        copy = StatePart.of(self.plain().clone(), self.whole, self.place, self.boxes, self.saved)
         memo[id(self)] = copy
         return copy
 
     def __reduce_ex__(self, protocol):
-        return _restored, (self.plain(), self.whole, self.place, self.boxes)
+        return _restored, (self.plain(), self.whole, self.place, self.boxes, self.saved)
 
     # --- As torch.distributed.checkpoint asks ----------------------------------
 
@@ -109,8 +117,14 @@ class StatePart(torch.Tensor):
                 type=planner.WriteItemType.SHARD,
                 tensor_data=planner.TensorWriteData(chunk=chunk, properties=properties, size=size),
             )
-            for chunk in self.__create_chunk_list__()
+            for chunk in (self.__create_chunk_list__() if self.saved is None else self._saved())
         ]
+
+    def _saved(self) -> list:
+        from torch.distributed.checkpoint.metadata import ChunkStorageMetadata
+
+        offsets, sizes = map(torch.Size, self.saved)
+        return [ChunkStorageMetadata(offsets=offsets, sizes=sizes)] if math.prod(sizes) else []
 
     def __create_chunk_list__(self) -> list:
         from torch.distributed.checkpoint.metadata import ChunkStorageMetadata
@@ -124,7 +138,16 @@ class StatePart(torch.Tensor):
         """The box at an index, a view."""
         boxes = self._known()
         if len(boxes) == 1:
-            return self.plain().view(boxes[0][1])
+            (first, sizes), own = boxes[0], self.plain()
+            if tuple(index.offset) != first:  # what of it is saved
+                sizes = self.saved[1]
+                own = own.view(boxes[0][1])[
+                    tuple(
+                        slice(at - f, at - f + size)
+                        for at, f, size in zip(index.offset, first, sizes, strict=True)
+                    )
+                ]
+            return own.view(sizes) if own.is_contiguous() else own
         line, start = self.plain(), 0
         for offsets, sizes in boxes:
             size = math.prod(sizes)
@@ -134,8 +157,8 @@ class StatePart(torch.Tensor):
         raise ValueError(f"{self.place} has no box at {tuple(index.offset)}")
 
 
-def _restored(tensor: torch.Tensor, whole, place: str, boxes) -> StatePart:
-    return StatePart.of(tensor, whole, place, boxes)
+def _restored(tensor: torch.Tensor, whole, place: str, boxes, saved=None) -> StatePart:
+    return StatePart.of(tensor, whole, place, boxes, saved)
 
 
 torch.serialization.add_safe_globals([_restored])
@@ -144,19 +167,37 @@ torch.serialization.add_safe_globals([_restored])
 # --- Parts of dims --------------------------------------------------------------
 
 
-def box_part(state: torch.Tensor, whole, first: tuple[int, ...] | None, place: str) -> torch.Tensor:
-    """A state beside a parameter of which this rank has a box that begins at ``first``.
+def box_part(
+    state: torch.Tensor, whole, first: tuple[int, ...] | None, sizes, shape, place: str
+) -> torch.Tensor:
+    """A state beside a parameter of ``shape`` of which this rank has a box of ``sizes`` that
+    begins at ``first``.
 
     ``whole``: the state's :class:`~stepc.torch.binding.rules.WholeState`. A state of none of the
-    dims that are cut is whole.
+    dims that are cut is whole; scales may be all, of blocks that others have parts of.
     """
     if tuple(state.shape) == whole.shape:
-        return state
-    boxes = None
+        dim = whole.of_param[-1] if whole.per > 1 else None
+        if dim is None or shape is None or sizes[dim] == shape[dim]:
+            return state
+    boxes, saved = None, None
     if first is not None:
         offsets = offsets_of(whole, first)
         boxes = ((offsets, tuple(state.shape)),) if state.numel() else ()
-    return StatePart.of(state, whole.shape, place, boxes)
+        if whole.per > 1 and boxes:
+            saved = _begun(whole, first, offsets, tuple(state.shape))
+    return StatePart.of(state, whole.shape, place, boxes, saved)
+
+
+def _begun(whole, first, offsets: tuple[int, ...], sizes: tuple[int, ...]) -> Box | None:
+    """Of scales those of blocks that begin in this rank's part; None where all do. So each is
+    saved by one of the ranks that share its block."""
+    dim = whole.of_param[-1]
+    if dim is None or first[dim] * whole.inner % whole.per == 0:
+        return None
+    *before, at = offsets
+    *rows, size = sizes
+    return (*before, at + 1), (*rows, size - 1)
 
 
 def unresolved(state: torch.Tensor, own, place: str) -> torch.Tensor:
@@ -167,20 +208,29 @@ def unresolved(state: torch.Tensor, own, place: str) -> torch.Tensor:
     return StatePart.of(state, (), place, None)
 
 
+def cuts_blocks(whole, first: tuple[int, ...], sizes, shape) -> bool:
+    """Whether a box of ``sizes`` from ``first`` on cuts blocks of scales beside a parameter of
+    ``shape``."""
+    if whole.per == 1 or (dim := whole.of_param[-1]) is None:
+        return False
+    ends = first[dim], (first[dim] + sizes[dim]) % shape[dim]
+    return any(end * whole.inner % whole.per for end in ends)
+
+
 def offsets_of(whole, first: tuple[int, ...]) -> tuple[int, ...]:
     """Where a state begins beside a parameter's box that begins at ``first``."""
     found = [0 if dim is None else first[dim] for dim in whole.of_param]
     if found:
-        found[-1] //= whole.per
+        found[-1] = found[-1] * whole.inner // whole.per
     return tuple(found)
 
 
-def state_sizes(whole, sizes) -> tuple[int, ...]:
-    """The shape of a state beside a parameter's box of ``sizes``."""
+def state_sizes(whole, first, sizes) -> tuple[int, ...]:
+    """The shape of a state beside a parameter's box of ``sizes`` that begins at ``first``."""
     pairs = zip(whole.of_param, whole.shape, strict=True)
     found = [own if dim is None else sizes[dim] for dim, own in pairs]
-    if whole.per > 1 and whole.of_param[-1] is not None:
-        found[-1] = -(-found[-1] // whole.per)
+    if whole.per > 1 and (dim := whole.of_param[-1]) is not None:
+        found[-1] = len(whole.blocks(first[dim], first[dim] + sizes[dim]))
     return tuple(found)
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from ..binding.codes import in_whole_codes
 from ..tensors.stored import StoredState
 from .owned_part import OwnedPart
 
@@ -12,6 +13,7 @@ def hidden_states(part, items: dict) -> dict:
     """States of the user's as the plan is to have them."""
     if isinstance(part, OwnedPart):
         return part.begin_state(items)
+    items = in_whole_codes(part, items)
     hidden = {n: part.state_as_seen(n, part.hide(n, value)) for n, value in items.items()}
     return {name: value for name, value in hidden.items() if value is not None}
 

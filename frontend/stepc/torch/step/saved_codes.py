@@ -11,7 +11,7 @@ import torch
 
 from ... import errors
 from ..._describe import SCALE
-from ..binding.codes import RangeRows, decode, format_of, per_word, value_shape
+from ..binding.codes import RangeRows, decode, format_of, per_word, phase_of, value_shape
 from ..ranks.state_parts import StatePart, boxes_of_range
 from ..tensors.stored import in_memory
 
@@ -54,15 +54,17 @@ def _rows_of(codes, scales, whole: Sequence[int], first: int, local: torch.Tenso
 def _decoded_dtensor(codes, scales, shape: Sequence[int] | None) -> torch.Tensor:
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
-    own, of = codes.to_local(), scales.to_local()
+    is_shared = isinstance(scales, StatePart)  # ranks have parts of a block
+    own, of = codes.to_local(), scales.plain() if is_shared else scales.to_local()
+    _, first = compute_local_shape_and_global_offset(
+        codes.shape, codes.device_mesh, codes.placements
+    )
     if format_of(own) is None or per_word(own) == 1:
-        shape = whole = codes.shape
-        values = decode(own, of)
+        whole = codes.shape
+        phase = phase_of(whole, first, of) if is_shared else 0
+        values = decode(own, of, phase=phase)
     else:
         whole = value_shape(codes, scales) if shape is None else tuple(shape)
-        _, first = compute_local_shape_and_global_offset(
-            codes.shape, codes.device_mesh, codes.placements
-        )
         values = decode(own, of, _rows_of(codes, scales, whole, first[-1], own))
     stride = torch.empty(whole, device="meta").stride()
     return type(codes).from_local(
@@ -77,7 +79,8 @@ def _decoded_part(codes: StatePart, scales: StatePart, shape: Sequence[int] | No
     if per_word(own) > 1:
         return _unpacked_part(codes, scales, shape)
     if own.dim() > 1 or len(codes.whole) < 2:
-        values = decode(own, of)
+        first = (0,) * own.dim() if not codes.boxes else codes.boxes[0][0]
+        values = decode(own, of, phase=phase_of(codes.whole or own.shape, first, of))
     elif not own.numel():
         values = own.to(torch.float32)
     else:

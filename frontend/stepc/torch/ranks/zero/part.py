@@ -22,6 +22,7 @@ from ..state_parts import (
     assemble,
     box_part,
     boxes_of_range,
+    cuts_blocks,
     offsets_of,
     state_sizes,
     unresolved,
@@ -180,11 +181,17 @@ class ZeroPart(Part):
             return state.reshape(-1)[begin:end].clone()
         raise self._misshapen(name, state, own)
 
+    def shares_blocks(self, scales: WholeState) -> bool:
+        """Of rows that others than zero's ranks have cut."""
+        if not self.by_rows:
+            return False
+        return cuts_blocks(scales, self._first(), self.own.shape, self.inner.whole_shape)
+
     def _hide_rows(self, name: str, whole: WholeState, state: torch.Tensor) -> torch.Tensor:
-        own = state_sizes(whole, self.own.shape)
+        own = state_sizes(whole, self._first(), self.own.shape)
         if tuple(state.shape) == own:
             return state
-        if tuple(state.shape) == state_sizes(whole, self.inner.local.shape):
+        if tuple(state.shape) == state_sizes(whole, self.inner.first, self.inner.local.shape):
             dim = whole.of_param.index(0)
             return state.narrow(dim, self.rows[0], own[dim]).clone()
         if tuple(state.shape) != whole.shape:
@@ -216,7 +223,8 @@ class ZeroPart(Part):
             return state
         whole = whole.of(state)
         if self.by_rows:
-            return box_part(state, whole, self._first(), self.place)
+            sizes, shape = self.own.shape, self.inner.whole_shape
+            return box_part(state, whole, self._first(), sizes, shape, self.place)
         if not self.is_cut(name) or state.shape != self._own_shape(name, state):
             return state
         boxes = boxes_of_range(whole.shape, *self.range_of(name, self.begin, self.end, state))

@@ -1,0 +1,210 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Ranks that cut rows inside of blocks of codes have the codes that one process has."""
+
+import tempfile
+
+import stepc.torch as st
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from codes_on_ranks import (
+    adamw,
+    compare,
+    floats_of,
+    give,
+    grid,
+    line,
+    same_full,
+    same_states,
+    spread,
+    stepped,
+)
+from named_values import named_values
+from on_ranks import case, main, same_bits, whole
+from torch.distributed.tensor import Shard, distribute_tensor
+
+CUT = {"up": (70, 352), "down": (44, 96), "narrow": (512, 40), "whole": (33, 512)}
+
+
+@case
+def columns_that_ranks_cut_anywhere():
+    compare("columns", grid(), adamw, CUT)
+    compare("both", grid(), adamw, CUT)
+    compare("last", line(), adamw, CUT)
+
+
+@case
+def a_dim_that_two_axes_cut():
+    compare("twice", grid(), adamw, {**CUT, "odd": (50, 333)})
+
+
+@case
+def rows_of_several_dims():
+    shapes = {"conv": (64, 16, 4, 4), "other": (24, 22, 3, 3), "few": (90, 6, 7, 7)}
+    compare("first of a row", line(), adamw, shapes)
+
+
+@case
+def other_definitions_and_formats():
+    def mixed(params):
+        kinds = {"exp_avg": "f8_e4m3", "exp_avg_sq": "q8"}
+        return st.AdamW(params, lr=0.05, state_dtype=kinds)
+
+    def lamb(params):
+        return st.apex.FusedLAMB(params, lr=0.05, reproducible=True, state_dtype="q8")
+
+    compare("last", line(), mixed, CUT)
+    compare("last", line(), lamb, CUT)
+    compare("columns", grid(), lambda ps: st.Lion(ps, lr=0.05, state_dtype="q8"), CUT)
+
+
+@case
+def tensors_that_an_owner_steps():
+    """It has the whole, and the others codes and scales of their parts."""
+    muon = lambda ps: st.Muon(ps, lr=0.05, state_dtype="q8")  # noqa: E731
+    for way, mesh in (("columns", grid()), ("both", grid()), ("last", line())):
+        compare(way, mesh, muon, {"up": (64, 80), "down": (80, 100)})
+
+
+@case
+def a_step_that_is_skipped():
+    """It changes nothing on any rank, and the next one is as without it."""
+    make = lambda ps: adamw(ps, skip_nonfinite=True)  # noqa: E731
+    params, optimizer, values, grads = compare("last", line(), make, CUT)
+    plain, alone, after = stepped(make, values, [*grads, grads[1]])
+    bad = {name: own.clone() for name, own in grads[0].items()}
+    bad["down"][3, 50] = float("inf")
+    give(params, bad)
+    optimizer.step()
+    assert float(optimizer.state[params[0][1]]["step"]) == 3
+    give(params, grads[1])
+    optimizer.step()
+    for name, param in params:
+        same_bits(whole(param), after[-1][name], name)
+    same_states(params, optimizer, plain, alone, "after a skipped step")
+
+
+@case
+def a_nan_on_one_rank():
+    """All of the block is NaN, on every rank that has a part of it."""
+    values, grads = named_values(CUT, 1, 1)
+    bad = {name: own.clone() for name, own in grads[0][0].items()}
+    bad["up"][5, 90] = float("nan")  # of four ranks the second has it, the first shares its block
+    bad["up"][7, 5] = float("-inf")
+    plain, alone, _ = stepped(adamw, values, [bad])
+    params = spread("last", line(), values)
+    optimizer = adamw(params)
+    give(params, bad)
+    optimizer.step()
+    same_states(params, optimizer, plain, alone, "a NaN")
+    state = optimizer.full_state_dict()["state"][0]
+    decoded = st.decode_state(state["exp_avg"], state["exp_avg.scale"])
+    assert decoded[5, 64:128].isnan().all() and not decoded[5, :64].isnan().any()
+
+
+@case
+def parts_of_any_size():
+    """That layouts describe, of which no rank knows where others are cut."""
+    mesh, ends = line(), [0, 5, 101, 102, 222]
+    values, grads = named_values({"up": (70, 222), "down": (60, 222)}, 1, 3)
+    grads = [own[0] for own in grads]
+    plain, alone, after = stepped(adamw, values, grads)
+    at = slice(*ends[dist.get_rank() : dist.get_rank() + 2])
+    params = [(n, torch.nn.Parameter(v[:, at].clone())) for n, v in values.items()]
+    layout = st.Layout(mesh, [Shard(1)])
+    optimizer = adamw(params, layouts=[(".*", layout)])
+    for step, own in enumerate(grads):
+        for name, param in params:
+            param.grad = own[name][:, at].clone()
+        optimizer.step()
+        for name, param in params:
+            same_bits(param, after[step][name][:, at], f"{name} after step {step}")
+    same_full(optimizer, plain, alone, "any size")
+    folder = shared_folder()
+    dcp.save({"optim": optimizer.state_dict()["state"]}, checkpoint_id=folder)
+    others = [(n, torch.nn.Parameter(v[:, at].clone())) for n, v in values.items()]
+    again = adamw(others, layouts=[(".*", layout)])
+    for state in (optimizer.full_state_dict(), floats_of(optimizer.full_state_dict())):
+        again.load_state_dict(state)
+        for name, param in others:
+            param.grad = grads[0][name][:, at].clone()
+        again.step()
+    packed = again.state_dict()
+    dcp.load({"optim": packed["state"]}, checkpoint_id=folder)
+    again.load_state_dict(packed)
+    same_full(again, plain, alone, "loaded")
+
+
+@case
+def checkpoints_of_any_layout():
+    """Whole ones, of codes and of floats, into each layout and format; and of parts."""
+    params, optimizer, values, grads = compare("last", line(), adamw, CUT)
+    saved, now = optimizer.full_state_dict(), {n: whole(p).detach().clone() for n, p in params}
+    folder = shared_folder()
+    dcp.save({"optim": named(optimizer, params)}, checkpoint_id=folder)
+    for way, mesh in (("last", line()), ("columns", grid()), ("fsdp2", line())):
+        for kept, state in (("q8", saved), ("q8", floats_of(saved)), ("f8_e4m3", saved),
+                            (None, saved), ("q8", folder)):  # fmt: skip
+            plain = [(n, torch.nn.Parameter(v.clone())) for n, v in now.items()]
+            parts = spread(way, mesh, now)
+            alone, other = (st.AdamW(ps, lr=0.05, state_dtype=kept) for ps in (plain, parts))
+            if state is folder:
+                alone.load_state_dict(saved)
+                give(parts, grads[0])
+                other.step()  # so that there are states to load into
+                for (_, part), value in zip(parts, now.values(), strict=True):
+                    part.data.copy_(distribute_tensor(value, mesh, part.placements))
+                packed = named(other, parts)
+                dcp.load({"optim": packed}, checkpoint_id=folder)
+                loaded = other.state_dict()
+                loaded["state"] = dict(enumerate(packed.values()))
+                other.load_state_dict(loaded)
+            else:
+                alone.load_state_dict(state)
+                other.load_state_dict(state)
+            for name, param in plain:
+                param.grad = grads[0][name].clone()
+            give(parts, grads[0])
+            alone.step()
+            other.step()
+            what = f"{way}, {kept}, {'parts' if state is folder else 'whole'}"
+            for (name, param), (_, single) in zip(parts, plain, strict=True):
+                same_bits(whole(param), single, f"{what}, {name}")
+            if kept:
+                same_states(parts, other, plain, alone, what)
+
+
+@case
+def own_checkpoints_where_others_are_kept():
+    """Of the same layout, whose parts are put together where codes are of another format."""
+    params, optimizer, values, grads = compare("last", line(), adamw, CUT)
+    full, now = optimizer.full_state_dict(), {n: whole(p).detach().clone() for n, p in params}
+    for kept in ("q8", "f8_e4m3", None):
+        plain = [(n, torch.nn.Parameter(v.clone())) for n, v in now.items()]
+        parts = spread("last", line(), now)
+        alone, other = (st.AdamW(ps, lr=0.05, state_dtype=kept) for ps in (plain, parts))
+        alone.load_state_dict(full)
+        other.load_state_dict(optimizer.state_dict())
+        for name, param in plain:
+            param.grad = grads[0][name].clone()
+        give(parts, grads[0])
+        alone.step()
+        other.step()
+        for (name, param), (_, single) in zip(parts, plain, strict=True):
+            same_bits(whole(param), single, f"{kept}, {name}")
+
+
+def named(optimizer, params):
+    states = optimizer.state_dict()["state"]
+    return {name: states[number] for number, (name, _) in enumerate(params)}
+
+
+def shared_folder():
+    folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(folder)
+    return folder[0]
+
+
+if __name__ == "__main__":
+    main()
