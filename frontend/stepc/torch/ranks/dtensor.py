@@ -176,14 +176,7 @@ class DTensorPart(Part):
 
     @property
     def place(self) -> str | None:
-        """By its placements and coordinates."""
-        mesh = self.param.device_mesh
-        words = [
-            f"dim {placement.dim}, {mesh.get_local_rank(d)} of {mesh.size(d)}"
-            for d, placement in enumerate(self.param.placements)
-            if not placement.is_replicate()
-        ]
-        return f"part ({'; '.join(words)})" if words else None
+        return place_of(self.param)
 
     @property
     def is_sharded(self) -> bool:
@@ -340,6 +333,17 @@ class DTensorPart(Part):
                 bits = self.show(name, state.to_local().view(torch.bfloat16))
                 return bits.full_tensor().view(torch.int16)
             return state.full_tensor()
+
+
+def place_of(param) -> str | None:
+    """Which part a DTensor is, by its placements and coordinates; None where it is whole."""
+    mesh = param.device_mesh
+    words = [
+        f"dim {placement.dim}, {mesh.get_local_rank(d)} of {mesh.size(d)}"
+        for d, placement in enumerate(param.placements)
+        if not placement.is_replicate()
+    ]
+    return f"part ({'; '.join(words)})" if words else None
 
 
 def shares(extent: int, sizes: Sequence[int]) -> list[tuple[int, int]]:

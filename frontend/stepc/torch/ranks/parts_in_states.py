@@ -8,7 +8,7 @@ import torch
 
 from ..tensors.members import named_parameters
 from ..tensors.patterns import KEY, check_view
-from .dtensor import is_dtensor
+from .dtensor import is_dtensor, place_of
 from .exchanges import within
 from .state_parts import StatePart
 
@@ -76,7 +76,10 @@ def _numbers(packed: dict) -> list:
 def _strange(param, part, name: str, value: torch.Tensor, lies_alike: bool) -> str:
     """What of a loaded state cannot be this rank's, in words; "" where it can. ``lies_alike``:
     whether one of the parameter's shape has its placements."""
-    own = None if part is None else part.place
+    if part is None:  # scales of DTensors may be parts, too
+        own = place_of(param) if is_dtensor(param) else None
+    else:
+        own = part.place
     if isinstance(value, StatePart):
         has = "has whole states" if own is None else f"has {own}"
         return "" if value.place == own else f"is {value.place}, this optimizer {has}"
