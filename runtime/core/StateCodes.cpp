@@ -229,7 +229,8 @@ void BlockCut::require(int64_t begin, int64_t end) const {
   if (begin % kCodeBlock == 0 && (end % kCodeBlock == 0 || end == columns))
     return;
   refuse("this rank has columns " + std::to_string(begin) + " to " +
-         std::to_string(end) + " of one, which cuts a block");
+         std::to_string(end) +
+         " of one, which cuts a block where equal shares do not");
 }
 
 static void setShapes(std::vector<int64_t> ofCodes,

@@ -108,14 +108,6 @@ void QueryReader::readPart() {
          int(rank));
   const int64_t *part = given.part ? given.part : given.shape;
   query.extents.assign(part, part + rank);
-  if (given.begin < 0 || (given.begin && given.begin >= elements))
-    fail(STEPC_SHAPE_MISMATCH,
-         "tensor %s: a part that begins at element %lld is not inside the "
-         "%lld of shape %s",
-         name, static_cast<long long>(given.begin),
-         static_cast<long long>(elements),
-         describeShape(given.shape, rank).c_str());
-  query.layout.begin = given.begin;
   for (int32_t i = 0; i < rank; ++i) {
     query.layout.dimAxes[size_t(i)] = given.shardedDims >> i & 1;
     bool isCut = query.layout.dimAxes[size_t(i)];
@@ -127,6 +119,16 @@ void QueryReader::readPart() {
            name, describeShape(part, rank).c_str(),
            describeShape(given.shape, rank).c_str());
   }
+  // One of nothing may begin anywhere.
+  int64_t size = countElements(part, rank);
+  if (size && (given.begin < 0 || given.begin > elements - size))
+    fail(STEPC_SHAPE_MISMATCH,
+         "tensor %s: a part of %lld elements from %lld on is not inside the "
+         "%lld of shape %s",
+         name, static_cast<long long>(size),
+         static_cast<long long>(given.begin), static_cast<long long>(elements),
+         describeShape(given.shape, rank).c_str());
+  query.layout.begin = size ? given.begin : 0;
 }
 
 Storage QueryReader::requireType(DLDataType type, const char *what) const {

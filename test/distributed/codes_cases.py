@@ -171,7 +171,16 @@ def a_group_that_is_added():
 def zero_over_rows_and_columns():
     """States of equal parts, of rows that TP has cut, are shared out by rows; and again when
     something is added."""
-    values, grads = named_values({"up": (70, 256), "down": (64, 128)}, 1, 4)
+    shares_rows_and_columns({"up": (70, 256), "down": (64, 128)})
+
+
+@case
+def zero_over_rows_and_columns_that_cut_blocks():
+    shares_rows_and_columns({"up": (70, 352), "down": (64, 96), "few": (6, 1000)})
+
+
+def shares_rows_and_columns(shapes):
+    values, grads = named_values(shapes, 1, 4)
     grads = [own[0] for own in grads]
     plain, alone, after = stepped(adamw, values, grads)
     mesh = grid(("zero", "tp"))
