@@ -64,8 +64,8 @@ class Query(NamedTuple):
     has a range of them; ``first``: the index in the whole of its first element, where it has a
     part of dims, on which scales of codes depend. ``param`` and ``grad``: storage types, "" where
     no variant is asked for; ``master``: the state that keeps the parameter's f32, None: none;
-    ``rounds``: whether it is rounded by random bits; ``coded``: the states that are kept as codes where that saves
-    memory, each with how."""
+    ``rounds``: whether it is rounded by random bits; ``coded``: the states that are kept as codes
+    where that saves memory, each with how."""
 
     options: tuple[int, ...]
     shape: tuple[int, ...]

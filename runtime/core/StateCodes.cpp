@@ -177,7 +177,7 @@ bool StateCodes::encodeShared(int64_t first, int64_t last) const noexcept {
         continue;
       const SharedBlocks::Found found = shared.find(row, end);
       alike &= found.here || !found.elsewhere;
-      if (!found.here || STEPC_FAULT("codes-shared-not-written"))
+      if (!found.here || STEPC_FAULT("cut-codes-not-written"))
         continue;
       const int64_t begin =
           row * rows.columns + (end ? rows.columns - size : 0);

@@ -180,7 +180,7 @@ void cpu::Engine::encodeShared() {
   const int64_t round = model.getEndRound();
   if (!exchange.hasPacks(round))
     return;
-  if (!STEPC_FAULT("codes-shared-not-exchanged") &&
+  if (!STEPC_FAULT("cut-codes-not-exchanged") &&
       !exchange.run(round, model.groups)) {
     broken = true;
     fail(STEPC_COMMUNICATION_ERROR, "codes of '%s': %s",

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The tests of sharded tensors see every fault of exchanges, those of entries every
-# fault of transfers, and none where there is none: SOURCE_DIR TESTS FAULTY_LIBRARY KIND,
-# which is exchange or transfer.
+# fault of transfers, those of blocks that ranks share every fault of these, and none
+# where there is none: SOURCE_DIR TESTS FAULTY_LIBRARY KIND, which is exchange, transfer
+# or cut-codes.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -u
@@ -49,6 +50,7 @@ try() {
 
 case $4 in
 exchange) try exchange 7 'Shard.everyLayout:Shard.severalBinds:Shard.idleRank:Shard.skip' ;;
+cut-codes) try cut-codes 4 'CutCodes.anyCutsOfAnyRanks' ;;
 transfer) try transfer 13 'Transfer.*:TransferPass.*:TransferTell.*' ;;
 *) exit 2 ;;
 esac

@@ -132,6 +132,14 @@ def test_codes_and_masters(tmp_path):
     assert memory("--state", "q8")["f32 of codes between rounds"] == 2 * 4 * 7000
     arguments = ("adamw", *arguments[1:])
     assert memory("--state", "q8")["f32 of codes between rounds"] == 0
+    # Of two ranks that share columns the first has 50, of a block that the other has 14 of, and
+    # two words of each row for either.
+    path.write_text("up 70x100 bf16\n")
+    arguments = ("adamw", *arguments[1:4], 2, "--layout", "tp(-1)", "--json")
+    of_shared = memory("--state", "exp_avg:q8")
+    assert of_shared["states"]["exp_avg"] == 70 * (50 + 4)
+    assert of_shared["f32 of codes between rounds"] == 4 * 70 * 50
+    assert of_shared["exchange buffers"] == 8 * 70 * 2 * 2
 
 
 @pytest.mark.parametrize(

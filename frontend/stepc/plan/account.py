@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .._describe import SCALE, Tensor, is_scale
+from .._describe import BLOCK, SCALE, Tensor, is_scale
 from ..schedule import Widths, widths
 from .layouts import Layout, Part
 from .models import BYTES
@@ -86,8 +88,32 @@ def _moved(kernel: Widths, described: Tensor, coded: dict[str, int]) -> int:
     return sum(coded.get(name, width * described.elements) for name, width in pairs)
 
 
-def account_part(package: Package, part: Part, steps: _Steps) -> PartAccount:
-    """``steps``: of the variant that updates the part."""
+def _shared_blocks(
+    described: Tensor, part: Part, sizes: dict[str, int]
+) -> Iterator[tuple[tuple[str, ...], int, int]]:
+    """Of states of codes of which ranks cut blocks: over which axes, the words in the exchange at
+    the end of a step, and the elements that are f32 until then."""
+    full = {state.name + SCALE for state in described.states if state.is_full}
+    for scales in described.states:
+        dim = len(scales.shape) - 1
+        axes = tuple(own for own in dict(part.dims).get(dim, ()) if sizes[own] > 1)
+        extent, cuts = part.shape[dim] if scales.name in full else 0, False
+        for number, axis in enumerate(axes):
+            cuts |= number > 0 and extent % sizes[axis] != 0
+            extent = -(-extent // sizes[axis])
+            cuts |= extent * scales.inner % BLOCK != 0
+        if not cuts:
+            continue
+        rows, ranks = math.prod(part.local[:dim]), math.prod(sizes[axis] for axis in axes)
+        begin = part.start[dim] * scales.inner
+        size = part.local[dim] * scales.inner
+        head, end = min(-begin % BLOCK, size), begin + size
+        tail = end % BLOCK if size > head and end != part.shape[dim] * scales.inner else 0
+        yield axes, 2 * rows * ranks, rows * (head + tail)
+
+
+def account_part(package: Package, part: Part, steps: _Steps, sizes: dict[str, int]) -> PartAccount:
+    """``steps``: of the variant that updates the part; ``sizes``: of the mesh's axes."""
     described = package.part(part)
     elements, grad = described.elements, BYTES[package.grad_of(part.dtype)]
     found = PartAccount(
@@ -102,6 +128,9 @@ def account_part(package: Package, part: Part, steps: _Steps) -> PartAccount:
     found.held = elements * BYTES["f32"] * len(steps.held.intersection(coded))
     for kernel in steps.kernels:
         found.moved[kernel.segment] += _moved(kernel, described, coded)
+    for axes, words, floats in _shared_blocks(described, part, sizes):
+        found.exchange[len(package.manifest["rounds"]) + 1, axes, "amax"] += words
+        found.held += floats * BYTES["f32"]
     for crossing in steps.crossings:
         axes = _exchange_axes(crossing, described.rule, part)
         key = (crossing["segment"], axes, crossing["op"])
@@ -181,7 +210,7 @@ class Accountant:
     def of_part(self, part: Part) -> PartAccount:
         if part not in self._parts:
             steps = self._steps[self.package.part(part).variant]
-            self._parts[part] = account_part(self.package, part, steps)
+            self._parts[part] = account_part(self.package, part, steps, self.layout.axes)
         return self._parts[part]
 
     def rank(self, parts: Counter[Part]) -> RankAccount:

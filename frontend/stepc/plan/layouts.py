@@ -29,7 +29,7 @@ Dims = tuple[tuple[int, tuple[str, ...]], ...]
 class Part(NamedTuple):
     """What one rank has of a tensor: ``local`` extents of dims, or with ``flat`` the
     elements [begin, end) of the row-major order. ``dims``: each sharded dim with the axes
-    that cut it, one after the other."""
+    that cut it, one after the other; ``start``: where each dim begins that is cut."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -38,6 +38,7 @@ class Part(NamedTuple):
     flat: tuple[str, ...] = ()
     begin: int = 0
     end: int = 0
+    start: tuple[int, ...] = ()
 
 
 def chunk(extent: int, parts: int, at: int) -> int:
@@ -124,6 +125,7 @@ class Layout:
     lines: tuple[Line, ...] = ()
     # All tensors of the lines without an element: what a rank has of nearly all.
     empty: Counter[Part] = field(default_factory=Counter)
+    keeps_codes: bool = False  # whether it makes a difference where blocks are cut
 
     @property
     def is_flat(self) -> bool:
@@ -195,6 +197,17 @@ class Layout:
                     local[dim] = chunk(local[dim], self.axes[axis], at[axis])
         return tuple(local)
 
+    def starts(self, tensor: Tensor, at: dict[str, int]) -> tuple[int, ...]:
+        """Where that begins in the whole."""
+        found = [0] * len(tensor.shape)
+        for dim, axes in self.dims(tensor):
+            extent = tensor.shape[dim]
+            for axis in axes:
+                size = -(-extent // self.axes[axis])
+                found[dim] += min(at[axis] * size, extent)
+                extent = chunk(extent, self.axes[axis], at[axis])
+        return tuple(found)
+
     # --- A rank ---------------------------------------------------------------
 
     def parts(self, model: Model, rank: int) -> Counter[Part]:
@@ -203,8 +216,10 @@ class Layout:
             return self._flat_parts(rank)
         at, found = self.coordinates(rank), Counter()
         for tensor in model.tensors:
-            local = self.local_shape(tensor, at)
-            found[Part(tensor.shape, tensor.dtype, self.dims(tensor), local)] += 1
+            dims, local = self.dims(tensor), self.local_shape(tensor, at)
+            # Parts that are alike but for their place are one, where it makes no difference.
+            start = self.starts(tensor, at) if self.keeps_codes and dims else ()
+            found[Part(tensor.shape, tensor.dtype, dims, local, start=start)] += 1
         return found
 
     def _flat_parts(self, rank: int) -> Counter[Part]:
@@ -339,7 +354,8 @@ def parse(text: str, model: Model, ranks: int, sizes: dict[str, int], ranks_per_
     kind = "fsdp2" if kind == "hsdp" else kind
     shards = ("shard",) if "shard" in axes else ("dp",) if kind not in ("", "ddp") else ()
     if kind not in ("zero1", "zero2"):
-        return Layout(text, axes, kind, shards, splits)
+        keeps_codes = has_codes is not None and any(map(has_codes, model.tensors))
+        return Layout(text, axes, kind, shards, splits, keeps_codes=keeps_codes)
     lines = make_lines(model, ranks, kind == "zero2", has_codes)
     empty = Counter(Part(t.shape, t.dtype, flat=shards) for t in model.tensors)
     return Layout(text, axes, kind, shards, splits, lines, empty)

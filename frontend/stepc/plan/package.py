@@ -204,7 +204,11 @@ class Package:
             part.dtype,
             self.grad_of(part.dtype),
             coded=self.kept.coded(self.interface, part.dtype),
-        )
+            first=functools.reduce(
+                lambda index, dim: index * dim[1] + dim[0],
+                zip(part.start, part.shape, strict=False), 0,
+            ),
+        )  # fmt: skip
         # A package may have those with a master alone: seldom, so one after the other.
         refusal, form = "", self.kept.form_of(part.dtype)
         for master, rounds in ((MASTERS[form], False),) if form else _KEPT:

@@ -76,10 +76,8 @@ def _numbers(packed: dict) -> list:
 def _strange(param, part, name: str, value: torch.Tensor, lies_alike: bool) -> str:
     """What of a loaded state cannot be this rank's, in words; "" where it can. ``lies_alike``:
     whether one of the parameter's shape has its placements."""
-    if part is None:  # scales of DTensors may be parts, too
-        own = place_of(param) if is_dtensor(param) else None
-    else:
-        own = part.place
+    # Scales of DTensors may be parts, too.
+    own = part.place if part is not None else place_of(param) if is_dtensor(param) else None
     if isinstance(value, StatePart):
         has = "has whole states" if own is None else f"has {own}"
         return "" if value.place == own else f"is {value.place}, this optimizer {has}"
