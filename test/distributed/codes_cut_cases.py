@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Ranks that cut rows inside of blocks of codes have the codes that one process has."""
 
+import copy
 import tempfile
 
 import stepc.torch as st
@@ -15,6 +16,7 @@ from codes_on_ranks import (
     give,
     grid,
     line,
+    refused,
     same_full,
     same_states,
     spread,
@@ -22,7 +24,12 @@ from codes_on_ranks import (
 )
 from named_values import named_values
 from on_ranks import case, main, same_bits, whole
-from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 
 CUT = {"up": (70, 352), "down": (44, 96), "narrow": (512, 40), "whole": (33, 512)}
 
@@ -83,6 +90,50 @@ def a_step_that_is_skipped():
     for name, param in params:
         same_bits(whole(param), after[-1][name], name)
     same_states(params, optimizer, plain, alone, "after a skipped step")
+
+
+@case
+def a_model_in_parts():
+    """By tensor parallelism, of which a layer is stepped as its gradient comes; one has none in
+    the second step."""
+    torch.manual_seed(3)
+    layers = torch.nn.Linear(96, 352), torch.nn.Tanh(), torch.nn.Linear(352, 96, bias=False)
+    made = torch.nn.Sequential(*layers)
+    ways = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+    for more in ({}, {"fused_backward": True}):
+        alone, shared = (copy.deepcopy(made) for _ in range(2))
+        parallelize_module(shared, line(), ways)
+        optimizers = [adamw(own.named_parameters(), **more) for own in (alone, shared)]
+        for step in range(3):
+            generator = torch.Generator().manual_seed(step)
+            for own, optimizer in zip((alone, shared), optimizers, strict=True):
+                generator.manual_seed(step)
+                loss = 0
+                for name, param in own.named_parameters():
+                    if step == 1 and name == "2.weight":
+                        continue
+                    grad = torch.randn(param.shape, generator=generator)
+                    if isinstance(param, DTensor):
+                        grad = distribute_tensor(grad, param.device_mesh, param.placements)
+                        loss = loss + (param * grad).to_local().sum()
+                    else:
+                        loss = loss + (param * grad).sum()
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        params = list(shared.named_parameters())
+        for (name, param), single in zip(params, alone.parameters(), strict=True):
+            same_bits(whole(param), single, f"{more}, {name}")
+        same_states(params, optimizers[1], list(alone.named_parameters()), optimizers[0], more)
+
+
+@case
+def states_on_disk_are_not_cut():
+    folder = tempfile.mkdtemp()
+    values, grads = named_values({"up": (2048, 352)}, 1, 1)
+    params = spread("last", line(), values)
+    make = lambda ps: adamw(ps, place=st.Place(states="disk", path=folder))  # noqa: E731
+    refused(make, params, grads[0][0], "those that are cut have to be in memory")
 
 
 @case
