@@ -227,6 +227,23 @@ def checkpoints_of_any_layout():
 
 
 @case
+def checkpoints_by_their_own_reader():
+    """Floats of the whole become the codes that they were."""
+    params, optimizer, values, grads = compare("last", line(), adamw, CUT)
+    now, folder = {n: whole(p).detach().clone() for n, p in params}, shared_folder()
+    states = {"state": named(optimizer, params), "param_groups": [{"params": [*CUT]}]}
+    dcp.save({"optim": states}, checkpoint_id=folder)
+    plain, alone, _ = stepped(adamw, values, [*grads, grads[0]])
+    for way, mesh in (("last", line()), ("columns", grid())):
+        parts = spread(way, mesh, now)
+        other = adamw(parts)
+        st.checkpoint.load(other, folder)
+        give(parts, grads[0])
+        other.step()
+        same_states(parts, other, plain, alone, way)
+
+
+@case
 def own_checkpoints_where_others_are_kept():
     """Of the same layout, whose parts are put together where codes are of another format."""
     params, optimizer, values, grads = compare("last", line(), adamw, CUT)
