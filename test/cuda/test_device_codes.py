@@ -13,7 +13,8 @@ from device_rules import make_rule_package, set_grads, step_both
 from double import MEMBER, make_zip
 from stepc import _structures as structures
 from stepc import errors
-from stepc._runtime import Package
+from stepc._mesh import Layout, Mesh, communicator_of
+from stepc._runtime import Package, Plan
 from test_device_steps import FORBIDDEN
 
 F32 = ["param=f32"]
@@ -185,6 +186,28 @@ def test_a_package_without_the_kernels(members, double):
     with pytest.raises(errors.StatusError, match=expected) as refused:
         CodedModel(package, DeviceMemory(double))
     assert refused.value.status == "STEPC_UNSUPPORTED_TARGET"
+
+
+def test_blocks_that_ranks_cut(package, double, monkeypatch):
+    """They have whole ones on a device."""
+    mesh = Mesh(("tp",), (2,))
+    layout = Layout((20, 400), ((1, ("tp",)),), start=(0, 0)).struct(mesh)
+    communicator = communicator_of(lambda calls: None, lambda calls, stream: None)
+    monkeypatch.setattr(
+        Plan, "add_group",
+        lambda self, *given, add=Plan.add_group: (
+            self.set_mesh(mesh.struct(0), communicator), add(self, *given)
+        )[1],
+    )  # fmt: skip
+    model = CodedModel(package, DeviceMemory(double), specs=SPECS[:1], storages=F32, begin=False)
+    model.bindings[0].layout = ctypes.addressof(layout)
+    expected = (
+        "tensor 'w0.0': state 'exp_avg' is kept as codes, and ranks cut blocks of 64 elements: a "
+        "plan on CUDA device 0 has whole ones"
+    )
+    with pytest.raises(errors.StatusError, match=expected) as refused:
+        model.begin()
+    assert refused.value.status == "STEPC_LAYOUT_UNSUPPORTED"
 
 
 def describe(address, shape, bits, device):

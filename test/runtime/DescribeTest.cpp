@@ -313,6 +313,13 @@ TEST_F(DescribeTest, refused) {
                  "tensor 'w': a part of shape [2, 6] is not one of shape [5, "
                  "6] that ranks share",
                  refuse(query));
+  part = {5, 3};
+  query.shardedDims = 2;
+  query.begin = 16;
+  EXPECT_REFUSED(STEPC_SHAPE_MISMATCH,
+                 "tensor 'w': a part of 15 elements from 16 on is not inside "
+                 "the 30 of shape [5, 6]",
+                 refuse(query));
   query = good;
   query.flat = 1;
   query.end = 31;
