@@ -8,16 +8,18 @@
 // The format q4 (docs/states.md). A block is up to kCodeBlock floats x with one
 // scale A, the largest |x|, but at least 2^-96 where it is not 0:
 //
-//   none is below 0   x = (c / 15)^4 A   c: 15 (x / A)^(1/4), rounded; at least
-//                                        1 where x is not 0
+//   none is below 0   x = (c / 15)^4 A   c: 15 (x / A)^(1/4), rounded to either
+//                                        side; at least 1 where x is not 0
 //   some are          x = (c / 7)^3 A    the next of these numbers; c has x's
 //                                        sign, in two's complement
 //
-// The sign bit of the scale says which. A number below 0 that is next to 0 in
-// the second row is 0, and makes no block one of it. There no root is taken: a
-// code is the number of limits below |x|, which are A's shares, cut to the
-// upper 16 bits of an f32; so what lies in the middle of two levels goes to the
-// larger one a little early.
+// In the first row c is the larger of two the more often, the nearer it is, as
+// bits of x say: a second moment moves by less than half a level in a step, and
+// would stand still. The sign bit of the scale says which. A number below 0
+// that is next to 0 in the second row is 0, and makes no block one of it. There
+// no root is taken: a code is the number of limits below |x|, which are A's
+// shares, cut to the upper 16 bits of an f32; so what lies in the middle of two
+// levels goes to the larger one a little early.
 //
 // With an infinity or a NaN codes are 0, and A says which: all of the block is
 // NaN then. The bits are the same on every processor; what was decoded is

@@ -17,6 +17,13 @@ def limit_of(share, top):
     return ((share * top).reshape(1).view(np.int32) & ~0xFFFF).view(np.float32)[0]
 
 
+def dither_of(positive):
+    """From -0.485 to 0.485, as a product of a number's bits says."""
+    with np.errstate(over="ignore"):
+        mixed = (positive.view(np.uint32) * np.uint32(0x9E3779B1)).view(np.int32) >> 16
+    return mixed.astype(np.float32) * (np.float32(0.97) / np.float32(2**16))
+
+
 def encode_block(row):
     """Its numbers, and the scale."""
     above, below = max(row.max(), np.float32(0)), max((-row).max(), np.float32(0))
@@ -27,7 +34,8 @@ def encode_block(row):
         return np.where(row < 0, -levels, levels), -top
     positive = np.maximum(row, np.float32(0))
     rate = np.float32(15) / np.sqrt(np.sqrt(top))
-    levels = np.rint(root4.fourth_roots(positive, rate)).astype(np.int32)
+    levels = np.maximum(root4.fourth_roots(positive, rate), (positive > 0).astype(np.float32))
+    levels = np.rint(levels + dither_of(positive)).astype(np.int32)
     return np.maximum(levels, positive > 0), top if above else np.float32(0)
 
 

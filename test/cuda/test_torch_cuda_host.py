@@ -66,6 +66,18 @@ def test_bfloat16(cuda, keywords):
     assert on_host(pair.optimizer) == LARGE * (2 if "state_dtype" in keywords else 3)
 
 
+def test_codes(cuda):
+    """Of 8 and of 4 bits; where they lie their elements say, and not their bytes."""
+    pair = Placed(
+        cuda, KINDS["adamw"], shapes=[(130, 140), (164, 101), (17,)],
+        state_dtype={"exp_avg": "q8", "exp_avg_sq": "q4"},
+    )  # fmt: skip
+    for step in range(3):
+        pair.step(step)
+    pair.check()
+    assert on_host(pair.optimizer) == 2 * 4
+
+
 def test_a_step_that_is_skipped(cuda):
     pair = Placed(
         cuda, lambda params, **k: st.AdamW(params, loss_scale=st.DynamicLossScale(4.0), **k)

@@ -246,6 +246,11 @@ def test_codes_that_do_not_say_their_shape(tmp_path):
         "rows": (64, 104), "conv": (40, 120), "wide": (64, 80)}  # fmt: skip
     for kept in ("q4", None):
         goes_on(source, tmp_path / "codes.pt", state_dtype=kept)
+    ck.save(source[1], tmp_path / "floats", "torch")
+    for name, param in source[0].named_parameters():
+        own = source[1].state[param]
+        floats = st.decode_state(own["exp_avg"], own["exp_avg.scale"], param.shape)
+        same(ck.read(tmp_path / "floats").states[name]["exp_avg"], floats)
     other = trained(shapes={**shapes, "rows": (64, 110)})
     with pytest.raises(errors.CheckpointError, match=r"'rows' with shape \(64, 104\), here it is"):
         ck.load(other[1], tmp_path / "codes.pt")

@@ -14,7 +14,7 @@ WAYS = {
     "adamw": ({}, {}),
     "masters": ({"master": "f32"}, NARROW),
     "remainders": ({"master": "remainder"}, NARROW),
-    "codes": ({"state_dtype": "q8"}, {}),
+    "codes": ({"state_dtype": {"exp_avg": "q8", "exp_avg_sq": "q4"}}, {}),
     "average": ({"average": st.EMA(0.9)}, {}),
 }
 

@@ -59,6 +59,8 @@ static constexpr float kLargestFloat8 = 448.0F;
 /// Of q4: the middles of cubes of levels, of which the lower bits are cut.
 static constexpr int32_t kUnsignedLevels4 = 15, kSignedLevels4 = 7;
 static constexpr int32_t kNibble = 15, kLimitBits = ~0xffff;
+static constexpr int32_t kDitherFactor = int32_t(0x9e3779b1);
+static constexpr float kDitherUnit = 0.97F / 0x1p+16F;
 static float getShare(int32_t level) {
   int32_t next = level + 1;
   return float((level * level * level + next * next * next) /
@@ -507,8 +509,16 @@ CodeEmitter::Encoding CodeEmitter::encodeFourBits(const Numbers &values,
           level, w.select(w.isLess(limit, magnitude), integer(1), integer(0)));
     Value sign = w.select(w.isLess(bits, integer(0)), integer(-1), integer(0));
     level = w.sub(w.differ(level, sign), sign);
-    Value found = root(w.max(bits, integer(0)));
-    found = toBits(sum(toFloat(found), number(kRounder)));
+    Value positive = w.max(bits, integer(0));
+    Value mixed =
+        arith::MulIOp::create(w.b, w.loc, positive, integer(kDitherFactor));
+    mixed = arith::ShRSIOp::create(w.b, w.loc, mixed, integer(16));
+    Value dither = product(arith::SIToFPOp::create(w.b, w.loc, f32, mixed),
+                           number(kDitherUnit));
+    Value found = sum(toFloat(root(positive)), dither);
+    found = toBits(sum(found, number(kRounder)));
+    Value least = arith::MinUIOp::create(w.b, w.loc, positive, integer(1));
+    found = w.max(w.both(found, integer(kNibble)), least);
     return w.both(w.select(isSigned, level, found), integer(kNibble));
   };
   // A block of what is below 0, and next to it, is one of zeros.

@@ -48,12 +48,14 @@ def value_shape(
 ) -> tuple[int, ...]:
     """Of what codes stand for, where nobody says it: ``like`` where they can be of that, else
     rows that fill the elements of codes."""
-    format, before = format_of(codes), len(scales.shape) - 1
-    if not codes.shape:
+    # Of a part the whole's, which its size() is.
+    shapes = (own.size() if isinstance(own, torch.Tensor) else own.shape for own in (codes, scales))
+    whole, before = tuple(next(shapes)), len(next(shapes)) - 1
+    if not whole:
         return ()
-    if tuple(codes.shape) == code_shape(format, like, before) and len(like) > before:
+    if whole == code_shape(format_of(codes), like, before) and len(like) > before:
         return tuple(like)
-    *dims, words = codes.shape
+    *dims, words = whole
     return (*dims, words * per_word(codes))
 
 

@@ -311,7 +311,13 @@ def checkpoint_of(optimizer, model: torch.nn.Module | None = None) -> Checkpoint
         if not optimizer._layouts:
             made.parameters[name] = Stored.of(_whole(param, own))
         states = made.states.get(name, {})
-        made.states[name] = {k: v for k, v in states.items() if k not in MASTERS.values()}
+        shaped = any(stored.in_shape for stored in states.values())
+        shapes = optimizer._shapes_of(param) if shaped else {}
+        made.states[name] = {
+            k: v.shaped(shapes.get(k, tuple(param.shape)))
+            for k, v in states.items()
+            if k not in MASTERS.values()
+        }
     return made
 
 

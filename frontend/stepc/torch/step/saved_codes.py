@@ -141,7 +141,7 @@ def decoded(
         codes, scales = made[name], made.pop(f"{name}{SCALE}")
         shape = None
         if format_of(codes) is not None and per_word(codes) > 1:
-            # As many dims as there are before a row may be of a view.
-            shape = shapes().get(name)
+            # That of a part, where layouts= say which it is, is not the whole's.
+            shape = value_shape(codes, scales, shapes().get(name, ()))
         made[name] = decode_state(codes, scales, shape)
     return made
