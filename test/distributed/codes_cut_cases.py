@@ -63,6 +63,12 @@ def other_definitions_and_formats():
 
     compare("last", line(), mixed, CUT)
     compare("last", line(), lamb, CUT)
+
+    def adafactor(params):
+        return st.hf.Adafactor(params, lr=0.05, beta1=0.9, relative_step=False,
+                               reproducible=True, state_dtype={"exp_avg": "q8"})  # fmt: skip
+
+    compare("last", line(), adafactor, CUT)
     compare("columns", grid(), lambda ps: st.Lion(ps, lr=0.05, state_dtype="q8"), CUT)
 
 

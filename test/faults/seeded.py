@@ -265,7 +265,16 @@ def engine_faults(sharded=False):
     # Those of devices are for test/cuda, those of NCCL for test/nccl, those of codes for
     # test/codes, of stores for test/placement, and those of transfers and of blocks that ranks
     # share for exchange_faults.sh.
-    elsewhere = ("codes-", "cut-codes-", "device-", "durable-", "nccl-", "placed-", "store-", "transfer-")
+    elsewhere = (
+        "codes-",
+        "cut-codes-",
+        "device-",
+        "durable-",
+        "nccl-",
+        "placed-",
+        "store-",
+        "transfer-",
+    )
     names = {name for name in names if not name.startswith(elsewhere)}
     return sorted(name for name in names if is_sharded(name) == sharded)
 
