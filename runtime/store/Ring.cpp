@@ -89,7 +89,7 @@ void Ring::read(int slot, const std::vector<Span> &spans) {
       if (own.numWrites && !STEPC_FAULT("store-read-before-written"))
         own.deferred.push_back(request);
       else
-        requests.push_back(request);
+        ask(request);
     });
   }
   asked.notify_all();
@@ -98,8 +98,7 @@ void Ring::read(int slot, const std::vector<Span> &spans) {
 void Ring::write(int slot, const std::vector<Span> &spans) {
   {
     std::lock_guard<std::mutex> lock(mutex);
-    split(slot, true, spans,
-          [&](const Request &request) { requests.push_back(request); });
+    split(slot, true, spans, [&](const Request &request) { ask(request); });
   }
   asked.notify_all();
 }
@@ -117,7 +116,7 @@ void Ring::awaitRead(int slot) {
 }
 
 bool Ring::isIdle() const {
-  return requests.empty() && underWay == 0 &&
+  return !hasRequests() && underWay == 0 &&
          std::all_of(slots.begin(), slots.end(),
                      [](const Slot &slot) { return slot.deferred.empty(); });
 }
@@ -131,7 +130,8 @@ void Ring::settle() {
 
 void Ring::abandon() noexcept {
   std::unique_lock<std::mutex> lock(mutex);
-  requests.clear();
+  for (std::deque<Request> &own : requests)
+    own.clear();
   for (Slot &slot : slots)
     slot.deferred.clear();
   done.wait(lock, [&] { return underWay == 0; });
@@ -140,14 +140,23 @@ void Ring::abandon() noexcept {
   failure = nullptr;
 }
 
+/// Reads as long as there are some, then writes: a disk takes longer for both
+/// at once than for the one and then the other, several windows of each.
+Ring::Request Ring::take() {
+  if (requests[writes].empty())
+    writes = !writes;
+  Request request = requests[writes].front();
+  requests[writes].pop_front();
+  return request;
+}
+
 void Ring::serve() noexcept {
   std::unique_lock<std::mutex> lock(mutex);
   while (true) {
-    asked.wait(lock, [&] { return ends || !requests.empty(); });
+    asked.wait(lock, [&] { return ends || hasRequests(); });
     if (ends)
       return;
-    Request request = requests.front();
-    requests.pop_front();
+    const Request request = take();
     ++underWay;
     lock.unlock();
     std::exception_ptr thrown;
@@ -166,7 +175,8 @@ void Ring::serve() noexcept {
     if (thrown && !failure)
       failure = thrown;
     if (failure)
-      requests.clear();
+      for (std::deque<Request> &own : requests)
+        own.clear();
     done.notify_all();
   }
 }
@@ -186,7 +196,8 @@ void Ring::finish(const Request &request) {
   left = std::max<int64_t>(left - 1, 0);
   if (!request.isWrite || left > 0 || own.deferred.empty())
     return;
-  requests.insert(requests.end(), own.deferred.begin(), own.deferred.end());
+  for (const Request &deferred : own.deferred)
+    ask(deferred);
   own.deferred.clear();
   asked.notify_all();
 }

@@ -21,6 +21,7 @@
 
 #include "store/Store.h"
 
+#include <array>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -102,6 +103,13 @@ private:
   template <typename Take>
   void split(int slot, bool isWrite, const std::vector<Span> &spans,
              Take &&take);
+  void ask(const Request &request) {
+    requests[request.isWrite].push_back(request);
+  }
+  bool hasRequests() const {
+    return !requests[0].empty() || !requests[1].empty();
+  }
+  Request take();
   bool isIdle() const;
 
   std::shared_ptr<Store> store;
@@ -114,7 +122,10 @@ private:
   /// That there are requests; and that some are done.
   std::condition_variable asked;
   std::condition_variable done;
-  std::deque<Request> requests;
+  /// Reads, and writes.
+  std::array<std::deque<Request>, 2> requests;
+  /// Of which what came last was taken.
+  bool writes = false;
   int64_t underWay = 0;
   std::exception_ptr failure;
   bool ends = false;
