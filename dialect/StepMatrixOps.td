@@ -164,9 +164,9 @@ def Step_EigenvaluesOp : Step_MatrixOp<"eigenvalues"> {
   let description = [{
     As a row, the largest first: the result has 1 for the operand's rows. Number k is that of
     column k of `step.eigh` of the same matrix, and found along with it: a rule that has both of
-    one matrix decomposes that once. So they are as near to those of the matrix as roundings
-    of its largest one in f64 allow, and small ones of a matrix that has none below 0 may
-    be. The result is rounded to the compute type. NaN where `step.eigh` has NaN.
+    one matrix decomposes that once. Each is wrong by some roundings of the largest in f64: so
+    where the matrix has none below 0, a small one may come out below 0. The result is rounded to
+    the compute type. NaN where `step.eigh` has NaN.
 
     ```mlir
     step.optimizer @example {

@@ -5,9 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What step.eigh and step.eigenvalues mean. The interpreter and the runtime have this one
-// algorithm: eigenvectors of a cluster are free in a rotation, so no other
-// gives its bits, and what it gives is judged by residuals (test/numerics/).
+// What step.eigh and step.eigenvalues mean. The interpreter and the runtime
+// have this one algorithm: eigenvectors of a cluster are free in a rotation, so
+// no other gives its bits, and what it gives is judged by residuals
+// (test/numerics/).
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,9 +31,9 @@ inline constexpr int64_t kEigenWork = 2 * kEigenSweeps + 3;
 /// magnitude, of several the first, is positive. NaN everywhere where an
 /// element is infinite or NaN, or where the iteration does not end.
 ///
-/// It works in `vectors`, n * n doubles, and `work`, n * kEigenWork, whose first
-/// n are the eigenvalues then, in the order of the vectors; NaN where these are.
-/// The bits depend on the matrix alone.
+/// It works in `vectors`, n * n doubles, and `work`, n * kEigenWork, whose
+/// first n are the eigenvalues then, in the order of the vectors; NaN where
+/// these are. The bits depend on the matrix alone.
 void findEigenvectors(double *matrix, int64_t n, double *vectors, double *work);
 
 } // namespace stepc

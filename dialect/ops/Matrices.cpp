@@ -158,10 +158,12 @@ static SmallVector<StringAttr> getRowDims(MLIRContext *context, Type type) {
   return dims;
 }
 
-LogicalResult EigenvaluesOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location>, ValueRange operands,
-    DictionaryAttr, OpaqueProperties, RegionRange,
-    SmallVectorImpl<Type> &results) {
+LogicalResult EigenvaluesOp::inferReturnTypes(MLIRContext *context,
+                                              std::optional<Location>,
+                                              ValueRange operands,
+                                              DictionaryAttr, OpaqueProperties,
+                                              RegionRange,
+                                              SmallVectorImpl<Type> &results) {
   results.push_back(
       SymTensorType::get(context, getRowDims(context, operands[0].getType())));
   return success();

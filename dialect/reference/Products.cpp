@@ -214,9 +214,9 @@ mlir::step::reference::findValues(const MatrixExtents &extents,
   return result;
 }
 
-std::vector<double>
-mlir::step::reference::makeMatrices(Operation *op, const Shapes &shapes,
-                                    Format compute) {
+std::vector<double> mlir::step::reference::makeMatrices(Operation *op,
+                                                        const Shapes &shapes,
+                                                        Format compute) {
   Shape shape = shapes.getShape(op->getResult(0).getType());
   int64_t columns = shape.back(), rows = shape[shape.size() - 2];
   std::vector<double> result;

@@ -46,7 +46,7 @@ static LogicalResult verifyIntegers(RuleOp rule) {
 
 static LogicalResult verifyBody(RuleOp rule) {
   for (Operation &op : rule.getBody().front()) {
-    if (isa<StoredOp>(op))
+    if (isa<StoredOp, CallOp, RepeatOp, WhenOp, IdentityOp>(op))
       return op.emitOpError("is left in a bound rule");
     for (Value operand : op.getOperands())
       if (operand.getDefiningOp<OptionOp>())

@@ -37,10 +37,10 @@ void ProgramBuilder::buildEigen(Operation *op, Value unless,
     return BufferType::get(builder.getContext(), getDims(value.getType()),
                            compute);
   };
-  auto made = EigenvectorsOp::create(
-      builder, op->getLoc(), getType(op->getOperand(0)),
-      numbers ? Type(getType(numbers)) : Type(), getBuffer(op->getOperand(0)),
-      unless, period);
+  auto made =
+      EigenvectorsOp::create(builder, op->getLoc(), getType(op->getOperand(0)),
+                             numbers ? Type(getType(numbers)) : Type(),
+                             getBuffer(op->getOperand(0)), unless, period);
   if (vectors)
     values.map(vectors, made.getResult());
   if (numbers)

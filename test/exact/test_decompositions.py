@@ -1,8 +1,8 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Eigenvectors, eigenvalues, identities, bases, columns in order, random numbers, first columns, what is done in some steps
-or again and again, and products that add up in f64: compiled code has the interpreter's bits, for
-each processor that this one can be."""
+"""Eigenvectors, eigenvalues, identities, bases, columns in order, random numbers, first columns,
+what is done in some steps or again and again, and products that add up in f64: compiled code has
+the interpreter's bits, for each processor that this one can be."""
 
 import numpy as np
 import pytest

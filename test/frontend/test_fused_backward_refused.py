@@ -122,7 +122,10 @@ def test_a_class_that_takes_gradients_of_other_passes():
 @pytest.mark.parametrize(
     "make, why",
     [
-        (lambda p, **k: st.Muon([q for q in p if q.dim() == 2], ns_steps=-1, **k), "ns_steps is -1"),
+        (
+            lambda p, **k: st.Muon([q for q in p if q.dim() == 2], ns_steps=-1, **k),
+            "ns_steps is -1",
+        ),
         (lambda p, **k: st.AdamW(p, differentiable=True, **k), "differentiable is set"),
         (lambda p, **k: st.Adam(p, capturable=True, **k), "capturable is set"),
     ],

@@ -121,7 +121,9 @@ class Matrices:
         made = self.pick(["eigh", "eigenvalues", "both"])
         if made != "eigh":
             values = self.emit("eigenvalues", [one], tensor((*batch, "1", rows)))
-        return values if made == "eigenvalues" else self.emit("eigh", [one], self.program.types[one])
+        return (
+            values if made == "eigenvalues" else self.emit("eigh", [one], self.program.types[one])
+        )
 
     def written(self):
         """A matrix that is made of no other, of the dims of one that is there."""

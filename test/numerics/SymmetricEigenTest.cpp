@@ -221,12 +221,13 @@ TEST(SymmetricEigen, KnownValues) {
                                      double(n + 1)),
                 1e-14);
   // In order, exact where nothing is beside the diagonal, as large as they are.
-  EXPECT_EQ(findValues(make(4,
-                            [](int64_t i, int64_t j) {
-                              const double own[] = {0.5, -3.0, 7.0, 0.0};
-                              return i == j ? own[i] * 0x1p1000 : 0.0;
-                            })),
-            (std::vector<double>{7.0 * 0x1p1000, 0x1p999, 0.0, -3.0 * 0x1p1000}));
+  EXPECT_EQ(
+      findValues(make(4,
+                      [](int64_t i, int64_t j) {
+                        const double own[] = {0.5, -3.0, 7.0, 0.0};
+                        return i == j ? own[i] * 0x1p1000 : 0.0;
+                      })),
+      (std::vector<double>{7.0 * 0x1p1000, 0x1p999, 0.0, -3.0 * 0x1p1000}));
 }
 
 TEST(SymmetricEigen, SizesOfNumbers) {

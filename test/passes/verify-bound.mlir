@@ -49,6 +49,55 @@ step.optimizer @stored {
 
 // -----
 
+// What the define stage makes other operations of.
+step.optimizer @called {
+  step.define @f(%x: [*]) {
+    step.yield %x : [*]
+  }
+  step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32> {
+    // expected-error @+1 {{'step.call' op is left in a bound rule}}
+    %s = step.call @f(%g) : ([*]) -> [*]
+    %p1 = step.neg %s : [*]
+    step.return %p1
+  }
+}
+
+// -----
+
+step.optimizer @repeated {
+  step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32> {
+    // expected-error @+1 {{'step.repeat' op is left in a bound rule}}
+    %x = step.repeat 2 (%a: [*] = %g) {
+      step.yield %a : [*]
+    }
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @sometimes {
+  step.rule @any(%p: param[*] as f32, %g: grad[*] as f32, %f: fresh) variant <"any", {}, f32> {
+    // expected-error @+1 {{'step.when' op is left in a bound rule}}
+    %x = step.when %f, %g : [*] {
+      step.yield %p : [*]
+    }
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @identity {
+  step.rule @any(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"any", {}, f32> {
+    // expected-error @+1 {{'step.identity' op is left in a bound rule}}
+    %x = step.identity : [n, n]
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
 step.optimizer @option {
   %flip = step.option "flip" = false
   step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {flip = false}, f32> {
