@@ -37,8 +37,9 @@ def Step_Dialect : Dialect {
     f32, in f64 otherwise. No tensor is stored wider than it is computed, bf16 and
     f16 do not go with f64, and no value is stored as both bf16 and f16.
 
-    **What can be compiled.** Rules whose tensors all have the dims `[*]`. Other
-    dims can be written and interpreted.
+    **What can be compiled.** Rules whose tensors all have the dims `[*]`, and rules
+    whose param has 1 to 4 named dims, with or without leading ones, and whose states
+    have as many dims as it. Others can be written and interpreted.
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;

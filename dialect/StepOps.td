@@ -62,7 +62,7 @@ def Step_OptimizerOp : Step_Op<"optimizer", [
 
     Constraints:
     - the body holds only hyper-parameters, options, constants, scalars,
-      statistics, definitions of scalars and rules (from the schedule stage on:
+      statistics, definitions of values and rules (from the schedule stage on:
       programs)
     - names are not empty; those of hyper-parameters, options, scalars and
       statistics are distinct, and so are those of reports

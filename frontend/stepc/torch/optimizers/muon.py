@@ -65,8 +65,8 @@ class Muon(OfSteps, Factors, CompiledStep, _OfMatrices):
 
     A step is compiled for each ``ns_steps``, from 0 to 99 as in torch. Groups of which one has
     another number than the first, and parameters that cannot be compiled for, run torch's own
-    step, with one warning. A parameter that ranks have parts of is stepped whole by one of them, and
-    with ``zero=`` each is stepped, and its momentum kept, by one rank (docs/distributed.md).
+    step, with one warning. A parameter that ranks have parts of is stepped whole by one of them,
+    and with ``zero=`` each is stepped, and its momentum kept, by one rank (docs/distributed.md).
 
     ``static_grads``, ``clip`` and ``loss_scale`` are as for every optimizer of Stepc:
     see :class:`stepc.torch.Optimizer`.
