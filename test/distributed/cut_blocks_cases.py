@@ -12,6 +12,7 @@ import torch.distributed.checkpoint as dcp
 from named_values import named_values
 from on_ranks import case, main, same_bits, whole
 from owners_cases import give, grid, line
+from stepc import errors
 from torch.distributed.checkpoint.state_dict import (
     get_optimizer_state_dict,
     set_optimizer_state_dict,
@@ -173,6 +174,20 @@ def loaded():
         for (name, p), (_, q), (_, r) in zip(again, single, plain, strict=True):
             same_bits(whole(p), r.detach(), f"{kind}, {name}, loaded on ranks")
             same_bits(q.detach(), r.detach(), f"{kind}, {name}, loaded in one process")
+
+
+@case
+def states_of_one_element_are_refused():
+    param = torch.nn.Parameter(distribute_tensor(torch.ones(10, 13), line(), [Shard(0)]))
+    optimizer = st.NAdam([{"params": [param], "view": "blocks(6)"}])
+    param.grad = torch.ones_like(param)
+    try:
+        optimizer.step()
+    except errors.TensorError as error:
+        assert "its state 'mu_product' is of all of it" in str(error), error
+    else:
+        raise AssertionError("it was stepped")
+    assert bool((whole(param) == 1).all())
 
 
 if __name__ == "__main__":

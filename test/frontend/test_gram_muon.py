@@ -67,6 +67,56 @@ def test_in_single_precision(shape, spectrum):
     assert (ours - exact).abs().max() < 1e-3 * exact.abs().max()
 
 
+SPECTRA = {
+    "even": torch.ones(64),
+    "1 / k": 1.0 / torch.arange(1, 65),
+    "to 1e-6": torch.logspace(0, -6, 64),
+    "one large": torch.cat([torch.full((1,), 1000.0), torch.ones(63)]),
+    "of few": (torch.arange(64) < 5).float(),
+}
+
+
+@pytest.mark.parametrize("spectrum", SPECTRA)
+def test_factors_of_bfloat16(spectrum):
+    """As near to orthogonal as torch's, or exact numbers, to a part in 50: torch's roundings make
+    singular values of what has none. No further from exact numbers than some percent, or torch's;
+    and no singular value is much larger than polynomials make one."""
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.linalg.qr(torch.randn(n, 64, generator=generator))[0] for n in (64, 200))
+    grad = left @ torch.diag(SPECTRA[spectrum]) @ right.mT
+    if spectrum == "even":
+        grad = torch.randn(64, 200, generator=generator)
+    moved = {}
+    gram = {"factors": torch.bfloat16}
+    for name, kind, dtype, more in (
+        ("wide", stepc.torch.GramMuon, torch.float32, gram),
+        ("tall", stepc.torch.GramMuon, torch.float32, gram),
+        ("torch", torch.optim.Muon, torch.float32, {}),
+        ("exact", stepc.torch.Muon, torch.float64, {}),
+    ):
+        own = grad.mT.contiguous() if name == "tall" else grad
+        param = torch.nn.Parameter(torch.zeros(own.shape, dtype=dtype))
+        param.grad = own.to(dtype)
+        kind([param], lr=1.0, adjust_lr_fn="match_rms_adamw", weight_decay=0.0, **more).step()
+        result = param.detach().double() / (0.2 * max(own.shape) ** 0.5)
+        moved[name] = result.mT if name == "tall" else result
+    torch.testing.assert_close(moved["wide"], moved["tall"], rtol=0.02, atol=0.02)
+    least = max(orthogonality(moved[name]) for name in ("torch", "exact"))
+    far = {name: float((own - moved["exact"]).norm()) for name, own in moved.items()}
+    for name in ("wide", "tall"):
+        assert 1e-3 * float(moved["exact"].norm()) < far[name], "nothing was rounded"
+        assert orthogonality(moved[name]) < 1.02 * least, name
+        assert far[name] < max(0.15 * float(moved["exact"].norm()), far["torch"]), name
+        assert torch.linalg.matrix_norm(moved[name], 2) < 1.35, name
+
+
+def test_factors_of_bfloat16_of_square_matrices_are_muons():
+    params = make_params([(9, 9), (40, 40)])
+    optimizer, plain, twins = both(params, factors=torch.bfloat16)
+    train((optimizer, plain), (params, twins), 3)
+    assert bits_equal(params, twins)
+
+
 def test_checkpoints_of_torchs():
     """Of the same form, both ways; training goes on to the bit from ours."""
     theirs = make_params(SHAPES)

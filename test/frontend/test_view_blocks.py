@@ -276,14 +276,53 @@ def test_sums_that_are_refused(text):
     assert len(optimizer.param_groups) == 1
 
 
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "name", "more"),
+    [(st.NAdam, "mu_product", {}), (st.ASGD, "eta", {"t0": 2.0, "lambd": 0.1, "lr": 0.1})],
+)
+def test_states_of_one_element(kind, name, more, fused):
+    """All blocks have the same, of which the user has one: loaded, and written."""
+    cases = (GROUPED, HEADS)
+    params, blocks = made_of(cases)
+    optimizer = kind(groups_of(params, cases), fused_backward=fused, **more)
+    alone = kind([{"params": own} for own in blocks], **more)
+
+    def step(number):
+        set_grads(params, seed=number)
+        grads = [param.grad.clone() for param in params]
+        for grad, own, (*_, shapes) in zip(grads, blocks, cases, strict=True):
+            for block, of_block in zip(own, pieces(grad, shapes), strict=True):
+                block.grad = of_block
+        if fused:
+            optimizer.zero_grad()
+            sum((p * g).sum() for p, g in zip(params, grads, strict=True)).backward()
+        optimizer.step()
+        alone.step()
+        return grads
+
+    for number in range(3):
+        step(number)
+    alike(optimizer, alone, params, blocks, cases)
+    for param, own in zip(params, blocks, strict=True):
+        optimizer.state[param][name].fill_(0.25)
+        for block in own:
+            alone.state[block][name].fill_(0.25)
+    twins = [torch.nn.Parameter(param.detach().clone()) for param in params]
+    again = kind(groups_of(twins, cases), **more)
+    again.load_state_dict(optimizer.state_dict())
+    for twin, grad in zip(twins, step(3), strict=True):
+        twin.grad = grad
+    again.step()
+    alike(optimizer, alone, params, blocks, cases)
+    assert bits_equal(params, twins)
+    assert optimizer.state[params[0]][name].shape == ()
+
+
 def test_what_cannot_be_stepped_by_blocks():
-    """A state of a whole parameter; a part that is no matrix, in each class's words."""
+    """A part that is no matrix, in each class's words."""
     (param,) = make_params([GROUPED[0]])
     set_grads([param])
-    optimizer = st.NAdam([{"params": [("w", param)], "view": GROUPED[1]}])
-    words = "'w' has view .* as several tensors, and its state 'mu_product' is of all of it"
-    with pytest.raises(errors.TensorError, match=words):
-        optimizer.step()
     line = "(4 n + n + n) m -> (4 n) m + n m + (n m)"
     for kind, words in {
         "Muon": r"size: torch.Size\(\[28\]\), as view",

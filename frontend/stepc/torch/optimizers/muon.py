@@ -119,14 +119,15 @@ class GramMuon(Muon):
     J. Zhang, N. Amsel, B. Chen and T. Dao, "Gram Newton-Schulz", 2026. Arguments, param groups,
     ``state`` and checkpoints are those of :class:`torch.optim.Muon`, and in exact numbers so are
     the steps: the polynomials are those of Newton and Schulz, of ``X X^T`` in place of ``X``. All
-    is computed in float32, or float64 beside float64 parameters; the authors' float16 and its
-    restart are not here. In float32 an update is off by 3e-5 to 1e-3 of its largest element,
-    where :class:`Muon`'s is by 1e-6 to 5e-5 and torch's, of bfloat16, by some percent; it is as
-    near to orthogonal. ``ns_steps`` other than 5 are refused by ValueError.
+    is computed in float32, or float64 beside float64 parameters. In float32 an update is off by
+    3e-5 to 1e-3 of its largest element, where :class:`Muon`'s is by 1e-6 to 5e-5 and torch's, of
+    bfloat16, by some percent; it is as near to orthogonal. With ``factors=torch.bfloat16`` the
+    last two of five steps are :class:`Muon`'s, of what three have made of ``X``; the update is off
+    by some percent then, as torch's, and as near to orthogonal to a part in 50. The
+    authors' float16 is not here. ``ns_steps`` other than 5 are refused by ValueError.
     """
 
     _zoo_name = "gram_muon"
-    _factors = (torch.float32,)  # what bfloat16 rounds its polynomials would enlarge
     _options = {"nesterov": "nesterov", "match_rms_adamw": _match_rms_of_five}
     _eager_class = None
     _compiled_where = {}

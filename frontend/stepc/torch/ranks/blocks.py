@@ -40,10 +40,18 @@ COUNT = "step"
 class BlocksOf:
     """What blocks a view makes of parameters, and what states these have together.
 
-    ``states_of``: those of one block. ``one_by_one``: whether rules take one matrix.
+    ``states_of``: those of one block. ``one_by_one``: whether rules take one matrix. ``scalars``:
+    states of one element, of which all blocks have the same and the user has the first's.
     """
 
-    def __init__(self, view: View | Cutting, one_by_one: bool, states_of: StatesOf):
+    def __init__(
+        self,
+        view: View | Cutting,
+        one_by_one: bool,
+        states_of: StatesOf,
+        scalars: frozenset[str] = frozenset(),
+    ):
+        self.scalars = scalars
         self._view, self._one_by_one, self._states_of = view, one_by_one, states_of
 
     def shapes(self, shape: Shape) -> list[Shape]:
@@ -194,7 +202,7 @@ class Blocks:
                 self._split(name, value, parts, wholes[name])
                 continue
             parts[0][name] = value  # what nobody knows is refused for the first
-            if name == COUNT and isinstance(value, torch.Tensor):
+            if name in (COUNT, *self._of.scalars) and isinstance(value, torch.Tensor):
                 for own in parts[1:]:
                     own[name] = value.clone()
         for tensor, own in zip(self.here, parts, strict=True):
@@ -252,10 +260,18 @@ class Blocks:
 
     def align_counts(self, state: StateMap) -> None:
         """Gives all the count of the first, which the user has and may have written."""
-        counts = [state.get(tensor, {}).get(COUNT) for tensor in self.here]
-        for own in counts[1:]:
-            if isinstance(own, torch.Tensor) and isinstance(counts[0], torch.Tensor):
-                own.copy_(counts[0])
+        self._align(state, (COUNT,))
+
+    def align_scalars(self, state: StateMap) -> None:
+        """The same of states of one element, which the plan does not look at."""
+        self._align(state, self._of.scalars)
+
+    def _align(self, state: StateMap, names: Iterable[str]) -> None:
+        for name in names:
+            own = [state.get(tensor, {}).get(name) for tensor in self.here]
+            for value in own[1:]:
+                if isinstance(value, torch.Tensor) and isinstance(own[0], torch.Tensor):
+                    value.copy_(own[0])
 
 
 def _recoded(items: dict, wholes: dict[str, WholeState], words: str) -> dict:
@@ -323,6 +339,14 @@ def spread_gradients(parts: Iterable) -> None:
     for part in parts:
         if part.blocks is not None:
             part.blocks.spread_gradient()
+
+
+def align_scalars(parts: Iterable, state: StateMap) -> None:
+    """Gives the blocks of each what the user may have written to the one that is shown."""
+    with torch.no_grad():
+        for part in parts:
+            if part.blocks is not None:
+                part.blocks.align_scalars(state)
 
 
 def put_states(part, state: StateMap, items: dict) -> None:

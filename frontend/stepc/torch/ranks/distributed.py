@@ -29,7 +29,7 @@ from ..tensors.patterns import has_views, views_of
 from . import alike as _alike
 from .agreement import Item
 from .before_step import BeforeStep
-from .blocks import put_states, spread_gradients
+from .blocks import align_scalars, put_states, spread_gradients
 from .files import failure_of, refuse_failure
 from .in_parts import InParts
 from .in_passes import InPasses
@@ -151,6 +151,7 @@ class DistributedBinding(Reading, InParts, InPasses):
                 self._take_over(part, self._state[part.param])
         self._inner: Binding | None = None
         self._asks_stages = False
+        self._has_scalars = bool(optimizer._scalar_states)
         self._previous = getattr(previous, "_inner", None)
         self._before: BeforeStep | None = None  # of a definition that exchanges something
         self._shown: set[int] = set()
@@ -370,6 +371,8 @@ class DistributedBinding(Reading, InParts, InPasses):
 
     def _run_inner(self) -> None:
         spread_gradients(self._planned)
+        if self._has_scalars:
+            align_scalars(self._planned, self._local.state)
         if self._inner.run(self._local):
             return
         self._bind()

@@ -17,7 +17,7 @@ import torch
 
 from ... import errors
 from . import alike as _alike
-from .blocks import planned_here, spread_gradients
+from .blocks import align_scalars, planned_here, spread_gradients
 from .dtensor import is_dtensor
 from .files import failure_of, refuse_failure
 
@@ -66,6 +66,8 @@ class InParts:
             self._zero.forget_noted()
             self._differs = False
             self._agree_on_step(optimizer)
+        if self._has_scalars:
+            align_scalars(self._planned, self._local.state)
         if not self._inner.begin(self._local, crossing=self.crosses):
             self._bind()
             if not self._inner.begin(self._local, crossing=self.crosses):

@@ -215,11 +215,11 @@ def _seen(optimizer, group: dict, name: str, view: View, states_of: StatesOf) ->
     one_by_one = optimizer._steps_one_by_one(group)
     if not view.parts and not (one_by_one and len(view.seen) > 2):
         return Seen(name, view, states_of)
-    if optimizer._scalar_states:
+    if optimizer._scalar_states and is_distributed(optimizer):
         names = " and ".join(map(repr, sorted(optimizer._scalar_states)))
         raise ObstacleError(
             f"{name} has {view}, by which it is stepped as several tensors, and its state {names} "
-            "is of all of it",
+            "is of all of it; ranks step such a parameter as one tensor",
             False,
         )
     if isinstance(view, Cutting) and optimizer._kept.keeps_codes:
@@ -228,7 +228,7 @@ def _seen(optimizer, group: dict, name: str, view: View, states_of: StatesOf) ->
             "which have none",
             False,
         )
-    blocks = BlocksOf(view, one_by_one, states_of)
+    blocks = BlocksOf(view, one_by_one, states_of, optimizer._scalar_states)
     return Seen(name, view, blocks.states, blocks)
 
 
