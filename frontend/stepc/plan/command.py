@@ -109,6 +109,9 @@ def add_request(parser: argparse.ArgumentParser, layouts: str) -> None:
     add("--axis", action="append", default=[], metavar="NAME=N", help="size of tp or shard")
     add("--rule", action="append", default=[], metavar="REGEX=DIM|none",
         help="the dim that tp cuts of tensors of these names; the first match counts")  # fmt: skip
+    add("--view", action="append", default=[], metavar="REGEX=VIEW",
+        help="how tensors of these names are seen, as a group's view has it, '(3 n) m -> 3 n m'; "
+        "the first match counts")  # fmt: skip
     add("--set", action="append", default=[], metavar="NAME=VALUE",
         help="an option or hyper-parameter")  # fmt: skip
     add("--gradients", choices=planning.GRADIENTS, default="local", help="of zero1")
@@ -138,6 +141,7 @@ def request(given) -> planning.Request:
         values=dict(_pair(text, _value) for text in given.set),
         grad=given.grad, state=given.state, master=given.master, gradients=given.gradients,
         workers=given.workers, groups=given.groups,
+        views=tuple(_pair(text, str) for text in given.view),
     )  # fmt: skip
 
 

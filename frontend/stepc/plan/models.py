@@ -19,11 +19,13 @@ BYTES = {"f32": 4, "bf16": 2, "f16": 2, "f64": 8}  # of an element
 @dataclass(frozen=True)
 class Tensor:
     """One parameter. ``unit``: the part of the model that torch's ``fully_shard`` gathers
-    together, by default what the name has up to its first number: a block."""
+    together, by default what the name has up to its first number: a block. ``of``: the parameter of
+    which it is one of several tensors that are stepped by themselves, as a view has it."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str = "f32"
+    of: str = ""
 
     @property
     def elements(self) -> int:

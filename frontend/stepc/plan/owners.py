@@ -44,9 +44,15 @@ class Owners:
                 found[number] = (axes, whole.cost, whole.flops)
         owner_of: dict[int, int] = {}
         for axes in dict.fromkeys(axes for axes, _, _ in found.values()):
-            own = [number for number, one in found.items() if one[0] == axes]
-            owners = choose_owners([found[n][1] for n in own], [0.0] * layout.size(axes))
-            owner_of.update(zip(own, owners, strict=True))
+            # Of what a parameter is cut into one rank has all.
+            own: dict[str | int, list[int]] = {}
+            for number, one in found.items():
+                if one[0] == axes:
+                    own.setdefault(model.tensors[number].of or number, []).append(number)
+            costs = [sum(found[n][1] for n in numbers) for numbers in own.values()]
+            owners = choose_owners(costs, [0.0] * layout.size(axes))
+            for numbers, owner in zip(own.values(), owners, strict=True):
+                owner_of.update(dict.fromkeys(numbers, owner))
         self.list = [
             Owned(model.tensors[n], axes, owner_of[n], flops)
             for n, (axes, _, flops) in found.items()
@@ -83,9 +89,11 @@ def _axes_of(tensor: Tensor, layout: Layout, definition: Definition) -> tuple[st
     """Those along which one rank has to step it; none where its rule can be cut so."""
     whole = definition.tensor(tensor.shape)
     if layout.is_flat:
-        return layout.data_axes if whole.rule.needs_matrices else ()
+        return layout.data_axes if whole.rule.needs_matrices or tensor.of else ()
     dims = layout.dims(tensor)
     sharded = sum(1 << dim for dim, _ in dims)
+    if sharded and tensor.of:
+        return tuple(axis for _, axes in dims for axis in axes)
     if not sharded or definition.describe(Query((), tensor.shape, sharded=sharded)).cut_dim is None:
         return ()
     return tuple(axis for _, axes in dims for axis in axes)

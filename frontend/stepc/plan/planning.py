@@ -19,6 +19,7 @@ from .machines import Machine
 from .models import BYTES, Model, Tensor
 from .owners import Owners
 from .package import Definition, Package, Source
+from .views import with_views
 
 GRADIENTS = ("local", "reduced")
 
@@ -37,6 +38,7 @@ class Request:
     gradients: str = "local"
     workers: int = 1  # threads of a rank
     groups: int = 1  # of parameters
+    views: tuple[tuple[str, str], ...] = ()  # regular expressions of names, and how they are seen
 
 
 class Plan:
@@ -194,6 +196,8 @@ def make(source: Source, model: Model, machine: Machine, request: Request) -> Pl
         if getattr(request, name) < 1:
             raise PlanError(f"{name} is {getattr(request, name)}, the least is 1")
     kept, definition = Kept.parse(request.state, request.master), Definition(source, request.values)
+
+    model = with_views(model, request.views, definition)
 
     def layout_of(own: Model) -> Layout:
         def has_codes(tensor: Tensor) -> bool:
