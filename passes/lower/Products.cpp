@@ -369,7 +369,8 @@ namespace {
 struct HandedEmitter {
   HandedEmitter(const Words &w, const TileRow &row, const FinishPolicy &policy,
                 RoutineOpInterface op)
-      : w(w), policy(policy), op(op), memory(row.storage.getHandedMemory(op)),
+      : w(w), row(row), policy(policy), op(op),
+        memory(row.storage.getHandedMemory(op)),
         record(row.getWorkspaceAddress(memory.record)),
         address(row.getWorkspaceAddress(memory.matrices)),
         type(getHandedType(op)),
@@ -398,6 +399,9 @@ struct HandedEmitter {
     store(STEPC_CALL_COLUMNS, given.columns);
     store(STEPC_CALL_BYTES, w.constantWord(getBytes(type)));
     store(STEPC_CALL_ADDRESS, address);
+    store(STEPC_CALL_VALUES, memory.values
+                                 ? row.getWorkspaceAddress(*memory.values)
+                                 : w.constantWord(0));
   }
   void give() const {
     Matrix source = getFlat(given.address, given.type.getElement());
@@ -430,9 +434,25 @@ struct HandedEmitter {
       emitStore(w, stored, 0, loadElement(w, source, stored, place), to.address,
                 w.toIndex(number));
     });
+    if (memory.values)
+      takeValues();
+  }
+  void takeValues() const {
+    RoutineOpInterface own = op;
+    auto eigen = cast<EigenvectorsOp>(own.getOperation());
+    Matrices values(w, row, eigen.getValues());
+    Type stored = values.type.getElement();
+    Matrix source = getFlat(row.getWorkspaceAddress(*memory.values), type);
+    Places all(countElements(w, values), w.constantWord(1));
+    policy.forEach(all, [&](Value number, Value) {
+      Value place = w.toIndex(number);
+      emitStore(w, stored, 0, loadElement(w, source, stored, place),
+                values.address, place);
+    });
   }
 
   const Words &w;
+  const TileRow &row;
   const FinishPolicy &policy;
   RoutineOpInterface op;
   HandedMemory memory;

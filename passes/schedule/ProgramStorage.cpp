@@ -324,7 +324,13 @@ void ProgramStorage::addHandedMemory(RoutineOpInterface op) {
       getSize(getDims(op->getOperand(operand).getType()));
   handed[op] = {
       findOrAdd("record", {}, f64, STEPC_CALL_WORDS, BufferUse::Record),
-      findOrAdd("handed", size, getHandedType(op), 1, BufferUse::Handed)};
+      findOrAdd("handed", size, getHandedType(op), 1, BufferUse::Handed),
+      std::nullopt};
+  auto eigen = dyn_cast<EigenvectorsOp>(op.getOperation());
+  if (eigen && eigen.getValues())
+    handed[op].values =
+        findOrAdd("numbers", getSize(getDims(eigen.getValues().getType())),
+                  getHandedType(op), 1, BufferUse::Handed);
 }
 
 /// What works in memory beside its operands and its result.

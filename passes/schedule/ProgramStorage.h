@@ -11,6 +11,8 @@
 
 #include "llvm/ADT/MapVector.h"
 
+#include <optional>
+
 namespace mlir::step {
 
 /// Who has a buffer (runtime/core/Manifest.h).
@@ -50,6 +52,8 @@ using RoutineMemory = SmallVector<int64_t, 3>;
 /// one for all, and what is handed over, of all matrices.
 struct HandedMemory {
   int64_t record, matrices;
+  /// Of eigenvalues, where they are asked for.
+  std::optional<int64_t> values;
 };
 
 /// Of what elements these matrices are: of those that hold the operand's and

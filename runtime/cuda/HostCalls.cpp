@@ -116,6 +116,14 @@ static void convert(To *to, const From *from, int64_t count) {
     to[k] = To(from[k]);
 }
 
+/// As elements of so many bytes.
+static void store(char *to, const double *from, int64_t count, int64_t bytes) {
+  if (bytes == 4)
+    convert(reinterpret_cast<float *>(to), from, count);
+  else
+    std::memcpy(to, from, size_t(count) * sizeof(double));
+}
+
 /// What the record says, of one of its matrices and in its place; `memory` is
 /// the calling thread's.
 static void makeOne(const Task &task, char *memory) {
@@ -139,14 +147,15 @@ static void makeOne(const Task &task, char *memory) {
   const double *result = matrix;
   if (record[STEPC_CALL_ROUTINE] == STEPC_ROUTINE_EIGENVECTORS) {
     findEigenvectors(matrix, rows, other, work);
+    if (record[STEPC_CALL_VALUES])
+      store(reinterpret_cast<char *>(record[STEPC_CALL_VALUES]) +
+                task.matrix * rows * bytes,
+            work, rows, bytes);
   } else {
     makeOrthonormal(matrix, rows, columns, other, work);
     result = other;
   }
-  if (bytes == 4)
-    convert(reinterpret_cast<float *>(own), result, count);
-  else
-    std::memcpy(own, result, size_t(count) * sizeof(double));
+  store(own, result, count, bytes);
 }
 
 /// By threads that are begun for it: a decomposition takes a thousand times as

@@ -161,6 +161,17 @@ def soap_members(tmp_path_factory):
     return make_rule_members("soap", tmp_path_factory.mktemp("soap"), storages=["param=f32"])
 
 
+@pytest.fixture(scope="session")
+def shampoo_members(tmp_path_factory):
+    """Roots, of eigenvalues."""
+    return make_rule_members("shampoo", tmp_path_factory.mktemp("shampoo"), storages=["param=f32"])
+
+
+@pytest.fixture
+def shampoo(shampoo_members):
+    return Package.from_bytes(make_zip(shampoo_members))
+
+
 @pytest.fixture
 def soap(soap_members):
     return Package.from_bytes(make_zip(soap_members))

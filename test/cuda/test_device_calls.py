@@ -41,6 +41,14 @@ def test_bits_and_what_is_called(soap, double):
     assert double.fault() == ""
 
 
+def test_eigenvalues_come_with_the_vectors(shampoo, double):
+    models = make_both(shampoo, double, precondition_frequency=2)
+    for seed in range(5):
+        step_both(models, seed)
+    assert_same(*models)
+    assert double.fault() == ""
+
+
 def test_a_step_waits_for_nothing(soap, double):
     model = RuleModel(soap, DeviceMemory(double), specs=SHAPES, storages=STORAGE)
     model.plan.step()

@@ -175,6 +175,7 @@ enum {
   STEPC_CALL_COLUMNS,
   STEPC_CALL_BYTES,   /* of an element: 4 or 8 */
   STEPC_CALL_ADDRESS, /* of the first matrix, and of what is made of it */
+  STEPC_CALL_VALUES,  /* of the first matrix's eigenvalues, a row; 0: none */
   STEPC_CALL_WORDS = 8
 };
 /* In the order of StepcRoutines. Keys are a row of f64; of these 64-bit places
