@@ -20,8 +20,7 @@ size_t stepc::getLeadingOperand(const BoundTensor &tensor,
                                 const Variant &variant) {
   for (size_t operand : variant.states)
     if (tensor.isCoded(operand) &&
-        variant.operands[operand].reach == Reach::Full &&
-        !STEPC_FAULT("codes-in-the-parameters-order"))
+        variant.operands[operand].reach == Reach::Full)
       return operand;
   return variant.param;
 }
