@@ -159,7 +159,7 @@ def test_codes_and_masters(tmp_path):
          "reduces local gradients itself"),
         (["adamw", "--ranks", 2, "--state", "exp:q8"],
          "'adamw' has no state 'exp', it has: exp_avg, exp_avg_sq"),
-        (["adamw", "--ranks", 2, "--state", "exp_avg:q4"], "of 'exp_avg' is 'q4', known: f32"),
+        (["adamw", "--ranks", 2, "--state", "exp_avg:q3"], "of 'exp_avg' is 'q3', known: f32"),
         (["adamw", "--ranks", 2, "--state", "exp_avg:q8:few"],
          "state is 'q8:few': elements are 'few', expected a number from 1 on"),
         (["adamw", "--ranks", 2, "--state", "q8:0"], "elements are '0', expected a number"),
