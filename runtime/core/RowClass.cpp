@@ -30,7 +30,7 @@ RowClass::RowClass(const Variant &variant, int64_t chunkElements,
                    std::vector<StateCodes> *codes)
     : variant(variant), chunkElements(chunkElements),
       whole(variant.takesRows()), tiles(variant.space == Space::Tiles),
-      products(variant.hasProducts()),
+      products(variant.hasProducts()), handsOver(variant.handsOver()),
       operandsWord(tiles ? STEPC_TILE_OPERANDS(variant.roles.numDims)
                          : STEPC_ROW_OPERANDS),
       fixedWords(operandsWord + int64_t(variant.operands.size()) +
@@ -188,7 +188,7 @@ void RowClass::listRow(int64_t row, const RowSize &size) noexcept {
   if (together && tiles) {
     placeWorkspace(row, listedWorkspace);
     listedWorkspace += size.workspace;
-    if (size.handed)
+    if (handsOver)
       placeHanded(row);
     listedHanded += size.handed;
     finishes.push_back({row, 0, 0});

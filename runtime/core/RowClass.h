@@ -148,6 +148,7 @@ private:
   bool whole;
   bool tiles;
   bool products;
+  bool handsOver;
   bool together = false;
   uintptr_t records = 0;
   uintptr_t matrices = 0;

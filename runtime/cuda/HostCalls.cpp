@@ -83,13 +83,12 @@ public:
   int64_t count() const {
     int64_t sum = 0;
     for (int64_t row = 0; row < records.rows; ++row)
-      sum += getRecord(row)[STEPC_CALL_MATRICES];
+      sum += getCount(row);
     return sum;
   }
   bool take(Task &task) {
     std::lock_guard<std::mutex> lock(mutex);
-    while (row < records.rows &&
-           matrix >= getRecord(row)[STEPC_CALL_MATRICES]) {
+    while (row < records.rows && matrix >= getCount(row)) {
       ++row;
       matrix = 0;
     }
@@ -100,6 +99,12 @@ public:
   }
 
 private:
+  /// Of matrices without elements there is nothing to be made.
+  int64_t getCount(int64_t number) const {
+    const int64_t *record = getRecord(number);
+    bool some = record[STEPC_CALL_ROWS] * record[STEPC_CALL_COLUMNS] > 0;
+    return some ? record[STEPC_CALL_MATRICES] : 0;
+  }
   const int64_t *getRecord(int64_t number) const {
     return records.words + number * STEPC_CALL_WORDS;
   }

@@ -193,8 +193,7 @@ static void emitSpread(const Words &w, const ProgramStorage &storage,
     auto product = dyn_cast<ProductOp>(op);
     return product ? w.add(before, countTiles(w, row, product)) : before;
   };
-  requireBlocks(emitSpreadKernel(w, stage.name, emitRow),
-                isa<ProductOp>(op) ? 2 : 1);
+  requireBlocks(emitSpreadKernel(w, stage.name, emitRow), 1);
 }
 
 void mlir::step::emitFinishGrid(OpBuilder &builder,
