@@ -1,40 +1,38 @@
-// RUN: stepc-opt --step-lower-scalar-phases --step-lower-phases-to-cuda --canonicalize --cse %s | FileCheck %s
+// RUN: stepc-opt --step-lower-scalar-phases --step-lower-phases-to-cuda --canonicalize --cse %s -o %t
+// RUN: FileCheck %s < %t
+// RUN: FileCheck %s --check-prefix=BODY < %t
 
-// One function in the module of the device for all products of the same types; between
-// them the threads of the block wait for each other.
+// What is done for elements of matrices is a launch of its own, over all blocks; one function in
+// the module of the device for all products of the same types.
 
 // CHECK-LABEL: gpu.module @kernels
 // CHECK: gpu.func @opt_any_0_finish0(
-// CHECK: func.call @product$of_f32_f32_f32_symmetric(
-// CHECK-NEXT: gpu.barrier
-// CHECK: func.call @product$of_f32_f32_f32_(
-// CHECK-NEXT: gpu.barrier
-// CHECK: func.call @product$of_f32_f32_f32_(
-// CHECK-NEXT: gpu.barrier
-// CHECK: func.call @product$of_f32_f32_f32_(
-// CHECK-NEXT: gpu.barrier
-// CHECK-NOT: func.call @product
-// CHECK: func.func private @product$of_f32_f32_f32_symmetric(
-// CHECK: math.fma
-// An element is a thread's: leaves of 512, each from +0.0 on in the compute type, added
-// in f64; the first is what it is.
-// CHECK: func.func private @product$of_f32_f32_f32_(%[[LEFT:.*]]: i64, %[[ROW:.*]]: i64, %[[ALONG:.*]]: i64,
-// CHECK-SAME: llvm.linkage = #llvm.linkage<internal>
-// CHECK-DAG: %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32
-// CHECK-DAG: %[[WIDE:.*]] = arith.constant 0.000000e+00 : f64
-// CHECK: %[[THREAD:.*]] = gpu.thread_id x
-// CHECK: scf.for %{{.*}} = %[[THREAD]] to %{{.*}} step %c256
-// CHECK: %[[ALL:.*]] = scf.for %[[BEGIN:.*]] = %c0 to %[[DEPTH:.*]] step %c512 iter_args(%[[SUM:.*]] = %[[WIDE]]) -> (f64) {
-// CHECK: %[[END:.*]] = arith.minsi %[[DEPTH]], %{{.*}} : index
-// CHECK: %[[LEAF:.*]] = scf.for %{{.*}} = %[[BEGIN]] to %[[END]] step %c1 iter_args(%[[CHAIN:.*]] = %[[ZERO]]) -> (f32) {
-// CHECK: %[[NEXT:.*]] = math.fma %{{.*}}, %{{.*}}, %[[CHAIN]] : f32
-// CHECK-NEXT: scf.yield %[[NEXT]] : f32
-// CHECK: %[[X:.*]] = arith.extf %[[LEAF]] : f32 to f64
-// CHECK: %[[MORE:.*]] = arith.addf %[[SUM]], %[[X]] : f64
-// CHECK: %[[FIRST:.*]] = arith.cmpi eq, %[[BEGIN]], %c0 : index
-// CHECK: arith.select %[[FIRST]], %[[X]], %[[MORE]] : f64
-// CHECK: arith.truncf %[[ALL]] : f64 to f32
-// CHECK-NOT: func.func private @product
+// CHECK: func.call @product$of_f32_f32_f32_symmetric_spread_nt(
+// CHECK: gpu.func @opt_any_0_finish0_stage1(
+// CHECK: func.call @product$of_f32_f32_f32__spread_nn(
+// CHECK: gpu.func @opt_any_0_finish0_stage2(
+// CHECK: func.call @product$of_f32_f32_f32__spread_nn(
+// CHECK: gpu.func @opt_any_0_finish0_stage3(
+// CHECK-NOT: func.call
+// CHECK: gpu.func @opt_any_0_finish0_stage4(
+// CHECK: func.call @product$of_f32_f32_f32__spread_nn(
+// CHECK: gpu.func @opt_any_0_finish0_stage5(
+// CHECK: func.call @store_run(
+
+// A thread has 8 by 8 elements, chains from +0.0 on in the compute type: 8 numbers at a time.
+// BODY: func.func private @product$of_f32_f32_f32__spread_nn(
+// BODY-SAME: llvm.linkage = #llvm.linkage<internal>
+// BODY: gpu.barrier
+// BODY: gpu.barrier
+// BODY: scf.for
+// BODY-COUNT-512: math.fma
+// BODY: gpu.barrier
+// BODY: scf.for
+// BODY-COUNT-64: math.fma
+// Leaves are added in f64, behind the first.
+// BODY: arith.extf {{.*}} : f32 to f64
+// BODY: arith.addf {{.*}} : f64
+// BODY: arith.truncf {{.*}} : f64 to f32
 step.optimizer @opt {
   step.program @opt_any_0(%p: param[n, m] as f32, %g: grad[n, m] as f32, %l: state "l"[n, n] as f32, %r: state "r"[n, n] as f32) variant <"any", {}, f32> {
     step.cohort_scalars @scalars {
