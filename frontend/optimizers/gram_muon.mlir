@@ -24,7 +24,7 @@
 // With bf16_factors what is multiplied is rounded to bf16: the R of a third step has negative
 // eigenvalues of 0.1, which the next would make large. So X is Q X after three steps, and two of
 // muon.mlir follow, whose Gram matrices have none: 9 m^2 n + 11 m^3 FLOP. It is as near to
-// orthogonal as torch's of bf16, to a part in 50, whatever the singular values are.
+// orthogonal as torch's of bf16, to a part in 20, whatever the singular values are.
 
 step.optimizer @gram_muon {
   %lr = step.hyper "lr" = 1.0e-3

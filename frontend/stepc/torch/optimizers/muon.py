@@ -123,7 +123,7 @@ class GramMuon(Muon):
     3e-5 to 1e-3 of its largest element, where :class:`Muon`'s is by 1e-6 to 5e-5 and torch's, of
     bfloat16, by some percent; it is as near to orthogonal. With ``factors=torch.bfloat16`` the
     last two of five steps are :class:`Muon`'s, of what three have made of ``X``; the update is off
-    by some percent then, as torch's, and as near to orthogonal to a part in 50. The
+    by some percent then, as torch's, and as near to orthogonal to a part in 20. The
     authors' float16 is not here. ``ns_steps`` other than 5 are refused by ValueError.
     """
 
