@@ -49,7 +49,7 @@ STEPC_INLINE void decodeAs(const uint8_t *codes, float top, float *values) {
     const int32_t number = (int32_t(nibbles[i]) ^ kSign) - kSign;
     const float share = float(number) * kStep;
     const float square = share * share;
-    values[i] = square * (Signed ? share : square) * top;
+    values[i] = (Signed ? square * share : square) * top;
   }
 }
 
@@ -128,7 +128,8 @@ STEPC_INLINE void encodeUnsigned(const float *values, float rate,
   uint8_t levels[kCodeBlock];
   for (int64_t i = 0; i < kCodeBlock; ++i) {
     const int32_t bits = std::max(getBits(values[i]), 0);
-    const float level = getFloat(root.getLevel(bits)) + getDither(bits);
+    const float half = getFloat(root.getLevel(bits));
+    const float level = half * half + getDither(bits);
     const int32_t code = roundLevel(getBits(level)) & 15;
     levels[i] = uint8_t(std::max(code, std::min(bits, 1)));
   }
@@ -144,7 +145,7 @@ STEPC_INLINE void encodeBlocks(const float *values, int64_t count,
   for (int64_t i = 0; i < count; ++i)
     used[i] = getFloat(std::max(tops[i].above, tops[i].below));
   for (int64_t i = 0; i < kRun; ++i)
-    rates[i] = float(kUnsignedLevels) /
+    rates[i] = std::sqrt(float(kUnsignedLevels)) /
                std::sqrt(std::sqrt(std::max(used[i], kLeastScale)));
   for (int64_t i = 0; i < count; ++i) {
     const float *from = values + i * kCodeBlock;

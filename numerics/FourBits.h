@@ -8,7 +8,7 @@
 // The format q4 (docs/states.md). A block is up to kCodeBlock floats x with one
 // scale A, the largest |x|, but at least 2^-96 where it is not 0:
 //
-//   none is below 0   x = (c / 15)^4 A   c: 15 (x / A)^(1/4), rounded to either
+//   none is below 0   x = (c / 15)^2 A   c: 15 (x / A)^(1/2), rounded to either
 //                                        side; at least 1 where x is not 0
 //   some are          x = (c / 7)^3 A    the next of these numbers; c has x's
 //                                        sign, in two's complement

@@ -33,8 +33,9 @@ def encode_block(row):
         levels = sum((np.abs(row) > limit).astype(np.int32) for limit in limits)
         return np.where(row < 0, -levels, levels), -top
     positive = np.maximum(row, np.float32(0))
-    rate = np.float32(15) / np.sqrt(np.sqrt(top))
-    levels = np.maximum(root4.fourth_roots(positive, rate), (positive > 0).astype(np.float32))
+    rate = np.sqrt(np.float32(15)) / np.sqrt(np.sqrt(top))
+    half = root4.fourth_roots(positive, rate)
+    levels = np.maximum(half * half, (positive > 0).astype(np.float32))
     levels = np.rint(levels + dither_of(positive)).astype(np.int32)
     return np.maximum(levels, positive > 0), top if above else np.float32(0)
 
@@ -87,5 +88,5 @@ def decode(codes, scales, shape):
     share = number.astype(np.float32) * step.astype(np.float32)
     square = share * share
     with np.errstate(invalid="ignore"):
-        values = square * np.where(signed, share, square) * np.abs(scales)
+        values = np.where(signed, square * share, square) * np.abs(scales)
     return values.reshape(-1)[there].reshape(shape)

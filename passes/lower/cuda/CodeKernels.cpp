@@ -476,7 +476,7 @@ CodeEmitter::Each CodeEmitter::decodeFourBits(Value scale) const {
     Value share =
         product(arith::SIToFPOp::create(w.b, w.loc, f32, level), step);
     Value square = product(share, share);
-    return product(product(square, w.select(isSigned, share, square)), top);
+    return product(w.select(isSigned, product(square, share), square), top);
   };
 }
 
@@ -499,8 +499,9 @@ CodeEmitter::Encoding CodeEmitter::encodeFourBits(const Numbers &values,
     limit = w.both(bits, integer(kLimitBits));
   }
   Value isSigned = w.isLess(limits[0], below);
-  Value rate = arith::DivFOp::create(
-      w.b, w.loc, number(float(kUnsignedLevels4)), root(root(toFloat(used))));
+  Value rate =
+      arith::DivFOp::create(w.b, w.loc, root(number(float(kUnsignedLevels4))),
+                            root(root(toFloat(used))));
   Each root = beginRoots(rate);
   auto encodeOne = [=](Value bits) -> Value {
     Value magnitude = w.both(bits, integer(kMagnitude)), level = integer(0);
@@ -515,7 +516,8 @@ CodeEmitter::Encoding CodeEmitter::encodeFourBits(const Numbers &values,
     mixed = arith::ShRSIOp::create(w.b, w.loc, mixed, integer(16));
     Value dither = product(arith::SIToFPOp::create(w.b, w.loc, f32, mixed),
                            number(kDitherUnit));
-    Value found = sum(toFloat(root(positive)), dither);
+    Value half = toFloat(root(positive));
+    Value found = sum(product(half, half), dither);
     found = toBits(sum(found, number(kRounder)));
     Value least = arith::MinUIOp::create(w.b, w.loc, positive, integer(1));
     found = w.max(w.both(found, integer(kNibble)), least);
