@@ -122,7 +122,8 @@ static void convert(To *to, const From *from, int64_t count) {
 }
 
 /// As elements of so many bytes.
-static void store(char *to, const double *from, int64_t count, int64_t bytes) {
+static void writeBack(char *to, const double *from, int64_t count,
+                      int64_t bytes) {
   if (bytes == 4)
     convert(reinterpret_cast<float *>(to), from, count);
   else
@@ -153,14 +154,14 @@ static void makeOne(const Task &task, char *memory) {
   if (record[STEPC_CALL_ROUTINE] == STEPC_ROUTINE_EIGENVECTORS) {
     findEigenvectors(matrix, rows, other, work);
     if (record[STEPC_CALL_VALUES])
-      store(reinterpret_cast<char *>(record[STEPC_CALL_VALUES]) +
-                task.matrix * rows * bytes,
-            work, rows, bytes);
+      writeBack(reinterpret_cast<char *>(record[STEPC_CALL_VALUES]) +
+                    task.matrix * rows * bytes,
+                work, rows, bytes);
   } else {
     makeOrthonormal(matrix, rows, columns, other, work);
     result = other;
   }
-  store(own, result, count, bytes);
+  writeBack(own, result, count, bytes);
 }
 
 /// By threads that are begun for it: a decomposition takes a thousand times as
