@@ -26,8 +26,9 @@ static bool isRun(Operation *op) {
          isTensorScalar(op);
 }
 
-/// A traversal of items that are rows side by side in every operand, without
-/// sums: no element has to do with another one.
+/// A traversal of the elements of matrices, rows side by side in every operand,
+/// without sums: no element has to do with another one. That of a vector has
+/// too few for more than a block, and there may be as many tensors as blocks.
 static bool isSpread(Operation *op) {
   auto traverse = dyn_cast<TraverseOp>(op);
   if (!traverse)
@@ -38,7 +39,10 @@ static bool isSpread(Operation *op) {
     return own.size() == over.size() && own.drop_back() == over.drop_back() &&
            (own.back() == over.back() || own.back().getValue() == "1");
   };
-  return over.size() > 1 && traverse.getPartials().empty() &&
+  auto isWide = [](StringAttr dim) {
+    return dim.getValue() != "1" && !isBatch(dim);
+  };
+  return llvm::count_if(over, isWide) > 1 && traverse.getPartials().empty() &&
          llvm::all_of(traverse.getReads().getTypes(), isOfItems) &&
          llvm::all_of(traverse.getWrites().getTypes(), isOfItems) &&
          llvm::all_of(traverse.getResultTypes(), isOfItems);

@@ -36,7 +36,6 @@
 #include "cuda/RoundList.h"
 
 #include "stepc/cuda.h"
-#include "stepc/grid_abi.h"
 #include "stepc/kernel_abi.h"
 #include "stepc/stepc.h"
 
@@ -291,7 +290,7 @@ private:
   std::vector<Mirror> chunks;
   std::vector<Mirror> finishes;
   /// One for all launches: those of a class are done before the next one's;
-  /// behind so many bytes for blocks of a grid (grid_abi.h).
+  /// behind so many bytes for blocks of a grid (kernel_abi.h).
   std::unique_ptr<DeviceBlock> workspace;
   size_t scratchBytes = 0;
   /// And for the f32 of states that are codes.

@@ -119,7 +119,7 @@ class Tensors:
         self.package, self.variant, self.strided = package, variant, strided
         rule = next(r for r in package.manifest["rules"] if r["name"] == variant["rule"])
         self.dims, self.operands, self.buffers, rows = [], [], [], []
-        # Below it lies what blocks of a grid have for themselves (grid_abi.h).
+        # Below it lies what blocks of a grid have for themselves (kernel_abi.h).
         self.memory = np.full(BLOCKS * BLOCK_SCRATCH + 64, 0xFF, np.uint8)
         self.workspace = self.memory.ctypes.data + BLOCKS * BLOCK_SCRATCH
         self.scalars = [np.zeros(max(1, variant["scalars"]["slots"])) for _ in shapes]

@@ -9,7 +9,6 @@
 #include "passes/lower/cuda/BlockTree.h"
 #include "passes/lower/cuda/GridKernel.h"
 #include "passes/lower/cuda/TileGrid.h"
-#include "stepc/grid_abi.h"
 #include "stepc/kernel_abi.h"
 
 using namespace mlir;

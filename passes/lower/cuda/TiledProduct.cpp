@@ -22,7 +22,6 @@
 #include "passes/lower/cuda/BlockTree.h"
 #include "passes/lower/cuda/ElementKernel.h"
 #include "passes/lower/cuda/GridKernel.h"
-#include "stepc/grid_abi.h"
 #include "stepc/kernel_abi.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"

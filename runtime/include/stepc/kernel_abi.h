@@ -178,6 +178,13 @@ enum {
   STEPC_CALL_VALUES,  /* of the first matrix's eigenvalues, a row; 0: none */
   STEPC_CALL_WORDS = 8
 };
+/* Parts of finishes that are spread over a device (docs/cuda.md) are launched
+ * with as many blocks as it holds at once, or fewer, for all rows of a list.
+ * Below the address of the workspace lies memory of each block: that of block b
+ * from workspace - (b + 1) * STEPC_BLOCK_SCRATCH on, the f64 sums of a tile of
+ * 128 by 128 elements. Its contents are undefined. */
+#define STEPC_BLOCK_SCRATCH 131072
+
 /* In the order of StepcRoutines. Keys are a row of f64; of these 64-bit places
  * are made. */
 enum {
