@@ -217,6 +217,12 @@ ENTRIES = {
         matrices=True,
     ),
     "stepc-gram-muon": Entry("stepc.torch.GramMuon", "ours", ours("GramMuon"), matrices=True),
+    "stepc-gram-muon-bf16": Entry(
+        "stepc.torch.GramMuon, factors of bf16",
+        "ours",
+        ours("GramMuon", factors=torch.bfloat16),
+        matrices=True,
+    ),
     "muon": Entry(
         "torch Muon", "peer", lambda params: torch.optim.Muon(params, lr=LR), matrices=True
     ),
@@ -364,7 +370,7 @@ FAMILIES = {
     # Of matrices alone; torch multiplies in bfloat16, we in float32.
     "muon": Family(
         "Muon",
-        ("stepc-muon", "stepc-muon-bf16", "stepc-gram-muon"),
+        ("stepc-muon", "stepc-muon-bf16", "stepc-gram-muon", "stepc-gram-muon-bf16"),
         ("muon",),
         limits=("stream-one-state",),
         shapes=("gpt2-hidden",),
