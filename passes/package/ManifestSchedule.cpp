@@ -76,7 +76,7 @@ json::Object ScheduleWriter::describe(const ScheduleEntry &entry) {
         }))
       object["products"] = products;
     std::vector<FinishStage> stages = getStages(entry);
-    if (stages.size() > 1) {
+    if (stages.size() > 1 || stages.front().kind != FinishStage::Rows) {
       json::Array names;
       for (const FinishStage &stage : stages)
         names.push_back(stringifyStage(stage));

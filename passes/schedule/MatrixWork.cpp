@@ -97,6 +97,16 @@ std::pair<Value, bool> mlir::step::findMatrix(Value value) {
   return {value, transposed};
 }
 
+/// Whether the one numbers rows and the other the columns of a square.
+static bool areOfSquare(IndexOp rows, IndexOp columns) {
+  ArrayRef<StringAttr> down = getDims(rows.getType());
+  ArrayRef<StringAttr> along = getDims(columns.getType());
+  return down.size() > 1 && along.size() > 1 &&
+         down.drop_back().back() == along.back() &&
+         along.back().getValue() != "1" && down.back().getValue() == "1" &&
+         along.drop_back().back().getValue() == "1";
+}
+
 /// Whether it says where rows and columns are the same, or are not.
 static bool isOfDiagonal(Operation *op) {
   auto compare = dyn_cast_or_null<CompareOp>(op);
@@ -105,7 +115,7 @@ static bool isOfDiagonal(Operation *op) {
     return false;
   auto lhs = compare.getLhs().getDefiningOp<IndexOp>();
   auto rhs = compare.getRhs().getDefiningOp<IndexOp>();
-  return lhs && rhs && lhs.getType() != rhs.getType();
+  return lhs && rhs && (areOfSquare(lhs, rhs) || areOfSquare(rhs, lhs));
 }
 
 bool mlir::step::isSymmetric(Value value) {

@@ -95,7 +95,7 @@ void Binder::allocateWorkspace() {
     addCodedNeed(tensor);
     const RowSize &rows = tensor.bound.size;
     need.routine = std::max(need.routine, rows.routine);
-    need.handedRows += rows.handed > 0;
+    need.handedMatrices += rows.handedMatrices;
     if (__builtin_add_overflow(need.handedTotal, rows.handed,
                                &need.handedTotal))
       throw std::bad_alloc();

@@ -46,10 +46,11 @@ struct WorkspaceNeed {
   int64_t codedLargest = 0;
   int64_t codedTotal = 0;
   int64_t codedStates = 0;
-  /// There, too, what is handed over to the host: of all rows, how many these
-  /// are, and the most that a routine works in.
+  /// There, too, what is handed over to the host: of all rows, how many
+  /// matrices a call has of these, and the most that the routines of a tensor
+  /// work in.
   int64_t handedTotal = 0;
-  int64_t handedRows = 0;
+  int64_t handedMatrices = 0;
   int64_t routine = 0;
 };
 

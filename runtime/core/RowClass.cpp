@@ -56,6 +56,9 @@ RowSize RowClass::getSize(const TileShape &shape) const {
   if (together) {
     size.handed = stepc::getBytes(variant, shape, BufferUse::Handed);
     size.routine = stepc::getBytes(variant, shape, BufferUse::Routine);
+    if (size.handed)
+      size.handedMatrices =
+          shape.countRows() / std::max<int64_t>(shape.getRows(), 1);
   }
   return size;
 }

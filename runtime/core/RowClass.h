@@ -33,9 +33,10 @@ struct RowSize {
   /// Of the buffers that are not live, and of states that are codes.
   int64_t workspace = 0;
   bool coded = false;
-  /// Where rows are worked on together, what is handed over to the host, and
-  /// what its routines work in.
+  /// Where rows are worked on together, what is handed over to the host, how
+  /// many matrices, and what its routines work in.
   int64_t handed = 0;
+  int64_t handedMatrices = 0;
   int64_t routine = 0;
 
   int64_t countChunks() const {

@@ -194,7 +194,8 @@ void cuda::Engine::reserveRows(size_t rowClass) {
 void cuda::Engine::reserveWorkspace(const WorkspaceNeed &own) {
   executor.reserveWorkspace(size_t(own.total));
   if (own.handedTotal &&
-      executor.reserveHanded(size_t(own.handedTotal), size_t(own.routine)))
+      executor.reserveHanded(size_t(own.handedTotal), size_t(own.routine),
+                             size_t(own.handedMatrices)))
     placeHanded();
   need = own;
   if (need.codedStates)

@@ -131,7 +131,7 @@ void Executor::reserveRows(size_t rowClass, int64_t tableWords,
 /// Where products are spread, below it lies memory of each block.
 void Executor::reserveWorkspace(size_t bytes) {
   ContextScope scope(*device);
-  reserve(workspace, bytes ? scratchBytes + bytes : 0, "the workspace");
+  reserve(workspace, scratchBytes + bytes, "the workspace");
 }
 
 int64_t Executor::getWorkspace() const {
@@ -181,19 +181,20 @@ bool Executor::reserveRecords(size_t rowClass, int64_t numRows) {
     return false;
   auto newBlock = takePinned(size + size / 2, "records of calls");
   numRows = int64_t(newBlock->getSize() / STEPC_CALL_WORDS / sizeof(int64_t));
-  calls.setRecords(rowClass, newBlock->getAddress(), numRows);
+  HostCalls::Records *made = calls.addRecords(newBlock->getAddress(), numRows);
   replace(block, std::move(newBlock));
+  calls.setRecords(rowClass, made);
   return true;
 }
 
-bool Executor::reserveHanded(size_t bytes, size_t routineBytes) {
+/// What is handed over moves last: where something cannot be had, rows name
+/// what there was.
+bool Executor::reserveHanded(size_t bytes, size_t routineBytes,
+                             size_t matrices) {
+  calls.reserve(routineBytes, matrices);
   bool moves = bytes > (handed ? handed->getSize() : 0);
   if (moves)
     replace(handed, takePinned(bytes, "matrices that the host decomposes"));
-  if (routineBytes > calls.getRoutineBytes()) {
-    guard([&] { launcher.synchronize(); });
-    calls.reserve(routineBytes);
-  }
   return moves;
 }
 

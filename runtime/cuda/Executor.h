@@ -124,7 +124,7 @@ public:
   /// so many bytes of matrices, and of what a routine works in. Whether they
   /// lie elsewhere then.
   bool reserveRecords(size_t rowClass, int64_t numRows);
-  bool reserveHanded(size_t bytes, size_t routineBytes);
+  bool reserveHanded(size_t bytes, size_t routineBytes, size_t matrices);
   uintptr_t getRecords(size_t rowClass) const {
     return records[rowClass] ? records[rowClass]->getAddress() : 0;
   }

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <omp.h>
 #include <string>
 #include <thread>
 
@@ -46,25 +47,33 @@ PinnedBlock::~PinnedBlock() {
 }
 
 HostCalls::HostCalls(size_t numClasses, int ownThreads)
-    : numThreads(ownThreads > 0 ? size_t(ownThreads)
-                                : std::thread::hardware_concurrency()),
-      current(numClasses) {
-  numThreads = std::max<size_t>(numThreads, 1);
-}
+    : numThreads(size_t(
+          std::max(ownThreads > 0 ? ownThreads : omp_get_max_threads(), 1))),
+      current(numClasses) {}
 
-void HostCalls::setRecords(size_t rowClass, uintptr_t address, int64_t rows) {
+HostCalls::Records *HostCalls::addRecords(uintptr_t address, int64_t rows) {
   all.push_back(std::make_unique<Records>(
       Records{this, reinterpret_cast<int64_t *>(address), rows}));
-  current[rowClass] = all.back().get();
+  return all.back().get();
 }
 
 /// Memory that no thread comes to use is never touched.
-void HostCalls::reserve(size_t bytes) {
-  std::vector<std::unique_ptr<char[]>> newMemory;
-  for (size_t k = 0; k < numThreads; ++k)
-    newMemory.emplace_back(new char[bytes]);
-  memory = std::move(newMemory);
-  routineBytes = bytes;
+void HostCalls::reserve(size_t bytes, size_t matrices) {
+  size_t threads =
+      std::max(std::min(numThreads, matrices), memory->ofThreads.size());
+  bytes = std::max(bytes, memory->bytes);
+  if (bytes == memory->bytes && threads == memory->ofThreads.size())
+    return;
+  auto taken = std::make_shared<Memory>();
+  taken->bytes = bytes;
+  for (size_t k = 0; k < threads; ++k)
+    taken->ofThreads.emplace_back(new char[bytes]);
+  std::lock_guard<std::mutex> lock(mutex);
+  memory = std::move(taken);
+}
+
+int64_t HostCalls::getBytes() const {
+  return int64_t(memory->bytes * memory->ofThreads.size());
 }
 
 namespace {
@@ -172,14 +181,19 @@ void HostCalls::run(const Records &records) const noexcept {
   auto count = size_t(queue.count());
   if (count == 0)
     return;
+  std::shared_ptr<const Memory> own;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    own = memory;
+  }
   auto work = [&](size_t index) {
     FloatMode mode;
     for (Task task; queue.take(task);)
-      makeOne(task, memory[index].get());
+      makeOne(task, own->ofThreads[index].get());
   };
   std::vector<std::thread> team;
   try {
-    for (size_t k = 1; k < std::min(count, memory.size()); ++k)
+    for (size_t k = 1; k < std::min(count, own->ofThreads.size()); ++k)
       team.emplace_back(work, k);
   } catch (...) {
     // Those that there are do it.

@@ -22,6 +22,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace stepc::cuda {
@@ -47,36 +48,47 @@ private:
 
 class HostCalls {
 public:
-  /// On so many threads, as many as there are processors where it is 0.
+  /// On so many threads, as many as OpenMP says where it is 0.
   HostCalls(size_t numClasses, int numThreads);
 
-  /// Has the records of a class be so many, from an address on, which are
-  /// zeros. Functions that were enqueued go on with those from before.
-  void setRecords(size_t rowClass, uintptr_t address, int64_t rows);
-  /// Takes what so many bytes of a routine's memory need. No function may be
-  /// enqueued.
-  void reserve(size_t routineBytes);
-  size_t getRoutineBytes() const { return routineBytes; }
-  int64_t getBytes() const { return int64_t(routineBytes * memory.size()); }
+  struct Records;
+
+  /// So many records from an address on, which are zeros.
+  Records *addRecords(uintptr_t address, int64_t rows);
+  /// Has them be a class's. Functions that were enqueued go on with those from
+  /// before.
+  void setRecords(size_t rowClass, Records *records) noexcept {
+    current[rowClass] = records;
+  }
+  /// Takes so many bytes for each thread that has something to do where a call
+  /// has so many matrices. A function that runs keeps what it works in.
+  void reserve(size_t routineBytes, size_t matrices);
+  int64_t getBytes() const;
 
   /// What is enqueued for a class, and its argument.
   static void run(void *records) noexcept;
   void *getArgument(size_t rowClass) const { return current[rowClass]; }
 
-private:
   struct Records {
     const HostCalls *calls;
     int64_t *words;
     int64_t rows;
   };
+
+private:
   class Queue;
+  /// What routines work in: for each thread.
+  struct Memory {
+    size_t bytes = 0;
+    std::vector<std::unique_ptr<char[]>> ofThreads;
+  };
 
   void run(const Records &records) const noexcept;
 
   size_t numThreads;
-  size_t routineBytes = 0;
-  /// For each thread.
-  std::vector<std::unique_ptr<char[]>> memory;
+  /// Of a graph on another stream a function may run while more is taken.
+  mutable std::mutex mutex;
+  std::shared_ptr<const Memory> memory = std::make_shared<Memory>();
   /// All that there were: a graph may have any of them.
   std::vector<std::unique_ptr<Records>> all;
   std::vector<Records *> current;

@@ -153,6 +153,21 @@ def test_memory_of_the_host_is_counted(soap, double):
     assert more >= handed
 
 
+def test_threads_are_no_more_than_matrices(soap, double, monkeypatch):
+    """What a routine works in is taken for each that may have something to do."""
+
+    def measure(threads, shapes):
+        monkeypatch.setattr(Plan, "__init__", lambda self, package, **_:
+                            make(self, package, threads=threads))  # fmt: skip
+        model = RuleModel(soap, DeviceMemory(double), specs=shapes, storages=STORAGE)
+        return model.plan.info().bytesAllocated
+
+    make = Plan.__init__
+    one, two = [((33, 20), 0, False)], [((33, 20), 0, False)] * 2
+    assert measure(8, one) == measure(1, one)
+    assert measure(8, two) == measure(2, two) > measure(1, two)
+
+
 def test_a_call_that_fails(soap, double):
     device = make_both(soap, double)[1]
     device.plan.step()

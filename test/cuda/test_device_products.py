@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Products on a device, at the ends of tiles, leaves and vectors: the bits of the processor's."""
 
+from pathlib import Path
+
 import pytest
 from device_rules import make_rule_models, make_rule_package, step_both
 
@@ -25,6 +27,25 @@ def test_bits(name, double, tmp_path):
     models = make_rule_models(package, double, specs=SHAPES, storages=CASES[name])
     for seed in range(2):
         step_both(models, seed)
+    for one, other in zip(*(model.results() for model in models), strict=True):
+        assert one.tobytes() == other.tobytes()
+    assert double.fault() == ""
+
+
+def test_a_finish_of_one_product(double, tmp_path):
+    """It is spread, too: all blocks have memory of their own, for sums over several leaves."""
+    definition = Path(__file__).parent / "one_product.mlir"
+    package = make_rule_package(definition, tmp_path, storages=["param=f32"])
+    stages = [entry.get("stages") for variant in package.manifest["variants"]
+              for entry in variant["schedule"] if entry.get("products")]  # fmt: skip
+    assert stages == [["spread"]]
+    models = make_rule_models(
+        package,
+        double,
+        specs=[((513, 40), 0, False), ((1100, 3), 0, False)],
+        storages=["param=f32"],
+    )
+    step_both(models, 0)
     for one, other in zip(*(model.results() for model in models), strict=True):
         assert one.tobytes() == other.tobytes()
     assert double.fault() == ""

@@ -228,3 +228,27 @@ step.optimizer @eigen {
     step.return %p, %scaled, %vectors, %row1 : [n, m], [n, n], [m, m], [1, n]
   }
 }
+
+// -----
+
+// A mask of the first row is none of the diagonal.
+
+// CHECK-LABEL: step.optimizer @first_row
+step.optimizer @first_row {
+  // CHECK: %[[GG:.*]] = step.product %g, %g transposed symmetric :
+  // CHECK: %[[ROW:.*]] = step.traverse @first_row_any_0_small{{[0-9]}} over [n, n]
+  // CHECK: step.product %[[ROW]], %[[ROW]] : <[n, n]
+  step.rule @first_row_any_0(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"any", {}, f32> {
+    %gt = step.transpose %g : [n, m]
+    %s = step.matmul %g, %gt : [n, m], [m, n]
+    %row = step.index : [n, 1]
+    %first = step.index : [1, 1]
+    %is = step.compare eq, %row, %first : [n, 1], [1, 1]
+    %zero = step.constant 0.0
+    %x = step.select %is, %s, %zero : mask[n, 1], [n, n], f64
+    %y = step.matmul %x, %x : [n, n], [n, n]
+    %u = step.matmul %y, %g : [n, n], [n, m]
+    %p1 = step.sub %p, %u : [n, m]
+    step.return %p1 : [n, m]
+  }
+}
