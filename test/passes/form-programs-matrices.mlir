@@ -235,7 +235,7 @@ step.optimizer @eigen {
 
 // CHECK-LABEL: step.optimizer @first_row
 step.optimizer @first_row {
-  // CHECK: %[[GG:.*]] = step.product %g, %g transposed symmetric :
+  // CHECK: %[[GG:.*]] = step.product %[[G:.*]], %[[G]] transposed symmetric :
   // CHECK: %[[ROW:.*]] = step.traverse @first_row_any_0_small{{[0-9]}} over [n, n]
   // CHECK: step.product %[[ROW]], %[[ROW]] : <[n, n]
   step.rule @first_row_any_0(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"any", {}, f32> {
