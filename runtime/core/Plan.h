@@ -160,6 +160,10 @@ private:
   void followGrads() noexcept;
   void stepListed(const std::vector<int64_t> &ids);
   void unmarkListed(const std::vector<int64_t> &ids) noexcept;
+  /// Whether other ranks wait for what this one does in a step in parts.
+  bool othersWait() const noexcept {
+    return transfers.any() || model.exchange.hasPacks(model.getEndRound());
+  }
   void beforeWait() override;
   void stepBucket(const TransferBucket &bucket) override;
   void requireReady(int64_t id) const;

@@ -132,7 +132,7 @@ void Plan::stepListed(const std::vector<int64_t> &ids) {
     engine->runParts();
   } catch (const Error &error) {
     unmarkListed(ids);
-    if (error.getStatus() != STEPC_STORE_ERROR || !transfers.any())
+    if (error.getStatus() != STEPC_STORE_ERROR || !othersWait())
       throw;
     failure = error;
   } catch (...) {
@@ -150,15 +150,15 @@ void Plan::refuseFailure() {
   fail(error.getStatus(), "%s; other ranks have gone on", error.what());
 }
 
-/// These have not been stepped after all. With transfers other ranks have made
-/// their part of the step, or wait for this one.
+/// These have not been stepped after all. Other ranks may have made their part
+/// of the step, or wait for this one.
 void Plan::unmarkListed(const std::vector<int64_t> &ids) noexcept {
   for (int64_t id : ids) {
     model.tensors[id].stepped = false;
     --model.cohorts[model.cohortOf[id]].stepped;
   }
   steppedIds.resize(steppedIds.size() - ids.size());
-  if (transfers.any())
+  if (othersWait())
     engine->poison();
 }
 
@@ -189,6 +189,7 @@ void Plan::stepEnd() {
     return stepNamed();
   finishParts();
   endParts();
+  refuseFailure();
 }
 
 /// Where it throws, ranks do not have the same step.

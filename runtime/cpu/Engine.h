@@ -69,6 +69,7 @@ private:
   bool runSegments(const StepWork &work);
   [[noreturn]] void failPlaced(const Error &error, bool crossed);
   [[noreturn]] void failMidway();
+  [[noreturn]] void failWithOthers(const Error &error);
   bool runRound(int64_t round) override;
   void addContributions(int64_t round);
   bool exchangeRound(int64_t round);

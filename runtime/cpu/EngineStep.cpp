@@ -52,7 +52,11 @@ StepOutcome cpu::Engine::run(bool some) {
     return outcome;
   rounds.begin();
   carried.begin();
-  runListed();
+  try {
+    runListed();
+  } catch (const Error &error) {
+    failWithOthers(error);
+  }
   if (outcome.kind == StepOutcome::Kind::Stepped)
     encodeShared();
   rounds.end(outcome.kind == StepOutcome::Kind::Skipped);
@@ -121,6 +125,21 @@ void cpu::Engine::failMidway() {
        "a kernel of package '%s' failed midway, the plan cannot be used any "
        "more",
        model.package->getName().c_str());
+}
+
+/// Where the store has failed, others come to the exchange at the end of the
+/// step and wait there for this rank.
+void cpu::Engine::failWithOthers(const Error &error) {
+  if (error.getStatus() != STEPC_STORE_ERROR ||
+      outcome.kind != StepOutcome::Kind::Stepped ||
+      !model.exchange.hasPacks(model.getEndRound()))
+    throw error;
+  const bool told = broken;
+  broken = true;
+  encodeShared();
+  if (told)
+    throw error;
+  fail(error.getStatus(), "%s; other ranks have gone on", error.what());
 }
 
 /// What a worker calls between two segments.
@@ -192,7 +211,8 @@ void cpu::Engine::encodeShared() {
     bytes += state.shared.countFloats() * int64_t(sizeof(float)) +
              state.shared.countWords() * int64_t(sizeof(int64_t));
   runShares(bytes, SharedWork::run, &work);
-  if (work.alike)
+  // Where this rank's store has failed it has left tensors out, and says that.
+  if (work.alike || broken)
     return;
   broken = true;
   fail(STEPC_WRONG_STATE,

@@ -3,6 +3,7 @@
 """Ranks that cut rows inside of blocks of codes have the codes that one process has."""
 
 import copy
+import os
 import tempfile
 
 import stepc.torch as st
@@ -24,6 +25,8 @@ from codes_on_ranks import (
 )
 from named_values import named_values
 from on_ranks import case, main, same_bits, whole
+from stepc import errors
+from stored_cases import file_in, in_a_pass, refusal_of
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -140,6 +143,77 @@ def states_on_disk_are_not_cut():
     params = spread("last", line(), values)
     make = lambda ps: adamw(ps, place=st.Place(states="disk", path=folder))  # noqa: E731
     refused(make, params, grads[0][0], "those that are cut have to be in memory")
+
+
+BESIDE_FILES = {"down": CUT["down"], "big": (2048, 512), "up": CUT["up"]}  # "big" is in the file
+
+
+def beside_files(path, **more):
+    values, grads = named_values(BESIDE_FILES, 1, 2)
+    params = spread("last", line(), values)
+    place = st.Place("disk", path=path, window_bytes=1 << 16)
+    return params, adamw(params, place=place, **more), values, [own[0] for own in grads]
+
+
+def heard_of_all(optimizer, rank):
+    error = refusal_of(optimizer)
+    assert (f"rank {rank}: " in str(error)) == (dist.get_rank() != rank), error
+    assert error.torn, error
+    try:
+        optimizer.step()
+    except errors.StatusError as refusal:
+        assert "load a state to go on" in str(refusal), refusal
+    else:
+        raise AssertionError("it went on")
+    return error
+
+
+@case
+def a_file_that_fails_beside_codes_that_are_cut():
+    """All ranks say so in that step, and none waits for the codes of the one."""
+    for fused in (False, True):
+        folder = tempfile.mkdtemp()
+        params, optimizer, values, grads = beside_files(folder, fused_backward=fused)
+        bring = in_a_pass if fused else lambda optimizer, *given: give(*given)
+        bring(optimizer, params, grads[0])
+        optimizer.step()
+        saved = copy.deepcopy(optimizer.state_dict())
+        if dist.get_rank() == 2:
+            os.truncate(file_in(folder), 1 << 16)
+        bring(optimizer, params, grads[1])
+        assert "has become shorter" in str(heard_of_all(optimizer, 2))
+        # From where it was, with parameters of then, as one process.
+        plain, alone, after = stepped(adamw, values, grads)
+        optimizer.load_state_dict(saved)
+        _, _, first = stepped(adamw, values, grads[:1])
+        for name, param in params:
+            param.data.copy_(distribute_tensor(first[0][name], param.device_mesh, [Shard(1)]))
+        bring(optimizer, params, grads[1])
+        optimizer.step()
+        for name, param in params:
+            same_bits(whole(param), after[1][name], f"fused {fused}, {name}")
+        same_full(optimizer, plain, alone, f"fused {fused}")
+
+
+@case
+def a_file_that_one_rank_cannot_make_beside_codes_that_are_cut():
+    """Within a backward pass, in which the others step."""
+    folder = tempfile.mkdtemp()
+    own = folder if dist.get_rank() != 1 else f"{folder}/none"
+    params, optimizer, values, grads = beside_files(own, fused_backward=True)
+    saved = copy.deepcopy(optimizer.state_dict())
+    in_a_pass(optimizer, params, grads[0])
+    assert "no file for states can be made in" in str(heard_of_all(optimizer, 1))
+    os.makedirs(own, exist_ok=True)
+    optimizer.load_state_dict(saved)
+    for name, param in params:
+        param.data.copy_(distribute_tensor(values[name], param.device_mesh, [Shard(1)]))
+    in_a_pass(optimizer, params, grads[0])
+    optimizer.step()
+    plain, alone, after = stepped(adamw, values, grads[:1])
+    for name, param in params:
+        same_bits(whole(param), after[0][name], name)
+    same_full(optimizer, plain, alone, "made")
 
 
 @case

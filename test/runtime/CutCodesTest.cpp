@@ -10,12 +10,15 @@
 //===----------------------------------------------------------------------===//
 
 #include "support/Fixture.h"
+#include "support/Interpose.h"
 #include "support/SimulatedRanks.h"
 
 #include "stepc/codes.h"
+#include "stepc/store.h"
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -57,7 +60,25 @@ public:
     ASSERT_OK(stepcPlanSetMesh(plan.get(), &axis, 1, &communicator));
   }
 
+  /// Has the first matrix's states, in float32, lie in a file.
+  void place() {
+    StepcStoreConfig config = {};
+    config.structSize = sizeof(config);
+    config.directory = "/tmp";
+    config.windowBytes = 4096;
+    StepcStore *made = nullptr;
+    ASSERT_OK(stepcStoreCreate(&config, &made));
+    store.reset(made);
+    ASSERT_OK(stepcPlanSetStore(plan.get(), made));
+    for (DLTensor &state : placed) {
+      state = *params[0].dl();
+      ASSERT_OK(stepcStoreTake(made, params[0].size() * 4, &state.data));
+    }
+  }
+
   StepcStatus bind() {
+    const std::array<const DLTensor *, 2> states = {placed.data(),
+                                                    placed.data() + 1};
     std::vector<StepcBinding> bindings;
     std::vector<StepcLayout> layouts(params.size());
     std::vector<std::array<int64_t, 2>> shapes(params.size()),
@@ -76,6 +97,10 @@ public:
       layouts[i].dimAxes = axes;
       layouts[i].start = starts[i].data();
       binding.layout = isShared ? &layouts[i] : nullptr;
+      if (store && i == 0) {
+        binding.formats = nullptr;
+        binding.states = states.data();
+      }
       bindings.push_back(binding);
     }
     ids.resize(params.size());
@@ -107,8 +132,22 @@ public:
     return out;
   }
 
+  StepcStatus stepInParts(int64_t first = 0) {
+    StepcStatus status = stepcStepBegin(plan.get());
+    for (int64_t id = first; id < int64_t(ids.size()) && status == STEPC_OK;
+         ++id)
+      status = stepcStepTensors(plan.get(), &id, 1);
+    return status == STEPC_OK ? stepcStepEnd(plan.get()) : status;
+  }
+
+  struct StoreDeleter {
+    void operator()(StepcStore *store) const { stepcStoreDestroy(store); }
+  };
+
   Part part;
   std::array<int32_t, 2> formats;
+  std::unique_ptr<StepcStore, StoreDeleter> store;
+  std::array<DLTensor, 2> placed = {};
   PlanPtr plan;
   std::vector<Array> params, grads;
   std::vector<int64_t> ids;
@@ -178,7 +217,8 @@ struct CutWorld {
     partsOf.push_back(std::move(cuts));
   }
 
-  void make(std::array<int32_t, 2> formats, StepcPlanConfig config = {}) {
+  void make(std::array<int32_t, 2> formats, StepcPlanConfig config = {},
+            bool places = false) {
     whole = std::make_unique<CutRank>(wholeOf, formats, config);
     size_t r = 0;
     world = makeSimulatedRanks(
@@ -192,6 +232,8 @@ struct CutWorld {
           ++r;
           ranks.push_back(std::make_unique<CutRank>(part, formats, config));
           ranks.back()->setMesh(axes[0], communicator);
+          if (places)
+            ranks.back()->place();
         });
     ASSERT_OK(whole->bind());
     for (auto &rank : ranks)
@@ -322,6 +364,46 @@ TEST(CutCodes, aTensorThatOneRankHasNoGradientOf) {
   EXPECT_EQ("codes of 'toy': another rank has stepped a tensor of which this "
             "one had no gradient, and they share blocks of codes",
             words[1]);
+}
+
+/// Two ranks with a matrix in files and one of which they cut blocks.
+struct PlacedWorld : CutWorld {
+  PlacedWorld() : CutWorld(2) {
+    add(70, 512, {256});
+    add(70, 100, {50});
+    make({1, 1}, {}, /*places=*/true);
+    step(1);
+  }
+};
+
+/// The other one steps, and does not wait for it until the deadline.
+TEST(CutCodes, aFileThatFailsOnOneRank) {
+  for (bool inParts : {false, true})
+    for (int64_t n : {0, 5}) {
+      SCOPED_TRACE(testing::Message() << inParts << ", call " << n);
+      PlacedWorld world;
+      ASSERT_OK(stepcSimulatedWorldSetDeadline(world.world, 5000));
+      // One has no matrix in its file that takes part.
+      ASSERT_OK(stepcPlanSetGrad(world.ranks[0]->plan.get(), 0, nullptr));
+      std::array<StepcStatus, 2> found = {};
+      std::array<std::string, 2> words;
+      failFileCalls(n, EIO);
+      inThreads(2, [&](int64_t r) {
+        CutRank &rank = *world.ranks[size_t(r)];
+        found[size_t(r)] =
+            inParts ? rank.stepInParts(1 - r) : stepcStep(rank.plan.get());
+        words[size_t(r)] = stepcLastErrorMessage();
+      });
+      failFileCalls(-1, 0);
+      EXPECT_EQ(STEPC_OK, found[0]) << words[0];
+      EXPECT_EQ(STEPC_STORE_ERROR, found[1]);
+      EXPECT_NE(std::string::npos,
+                words[1].find(n == 0 || inParts
+                                  ? "other ranks have gone on"
+                                  : "some tensors were stepped before"))
+          << words[1];
+      EXPECT_EQ(STEPC_POISONED, stepcStepBegin(world.ranks[1]->plan.get()));
+    }
 }
 
 TEST(CutCodes, memoryIsCounted) {

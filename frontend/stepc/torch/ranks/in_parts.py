@@ -43,6 +43,7 @@ class InParts:
     _is_due = False  # whether this step compares what it steps with
     _differs = False  # whether ranks have stepped with other gradients, or may have
     _file_failure: errors.StoreError | None = None  # of this rank in the step under way
+    _has_begun = False  # whether that is one of the plan, too
 
     @property
     def crosses(self) -> bool:
@@ -57,7 +58,7 @@ class InParts:
             return False
         self._refuse_parts_of_sums()
         self._local.follow()
-        self._file_failure = None
+        self._file_failure, self._has_begun = None, False
         if self._inner is None:
             self._until_the_end(self._bind)
             if self._file_failure is not None:
@@ -69,9 +70,12 @@ class InParts:
         if self._has_scalars:
             align_scalars(self._planned, self._local.state)
         if not self._inner.begin(self._local, crossing=self.crosses):
-            self._bind()
+            self._until_the_end(self._bind)
+            if self._file_failure is not None:
+                return True
             if not self._inner.begin(self._local, crossing=self.crosses):
                 return False
+        self._has_begun = True
         if self.crosses:
             frozen = planned_here(part for part in self._zero if not part.param.requires_grad)
             self._inner.say_absent([local for local in frozen if self._inner.has(local)])
@@ -181,11 +185,7 @@ class InParts:
         """Ends it; ``stepped``: ids of the tensors that took part. ``abandons``: the gradients
         that have not come will not, as the pass has ended with an error."""
         if not self.crosses:
-            failure, self._file_failure = self._file_failure, None
-            if failure is None:
-                self._inner.end(stepped)
-            if self._have_files and not abandons:
-                refuse_failure(self._torch_mesh, failure)
+            self._end_apart(stepped, tells=self._have_files and not abandons)
             return self._show()
         self._send_late(abandons)
         took = stepped if self.keeps_gradients else set()
@@ -201,6 +201,24 @@ class InParts:
             raise failure
         if not self._zero.how.local_gradients and not abandons:
             self._compare_reduced()
+
+    def _end_apart(self, stepped: set[int], *, tells: bool) -> None:
+        """Of a step in which no gradient crosses. Ranks that cut blocks of codes wait for each
+        other in the end of their plans: who has none to end says so before."""
+        failure, self._file_failure = self._file_failure, None
+        if tells:
+            own = None if self._has_begun else failure
+            if own is not None:
+                own.torn = True  # other ranks have gone on
+            refuse_failure(self._torch_mesh, own)
+        if failure is None:
+            failure = failure_of(lambda: self._inner.end(stepped))
+        if failure is not None:
+            failure.torn = True
+        if tells:
+            refuse_failure(self._torch_mesh, failure)
+        elif failure is not None:
+            raise failure
 
     def _compare_reduced(self) -> None:
         """Behind the step, as ranks are not before it together."""

@@ -72,7 +72,8 @@ class Reading:
             self._inner.refresh_counts()
 
     def scalars(self) -> dict:
-        return self._inner.scalars()
+        # Without a plan, as where its file could not be made: what one is to begin with.
+        return self._local._scalars if self._inner is None else self._inner.scalars()
 
     def reports(self) -> dict:
         return self._inner.reports()
