@@ -197,6 +197,7 @@ void Plan::finishParts() {
   try {
     engine->finishParts();
   } catch (...) {
+    failure.reset();
     dropParts();
     engine->poison();
     throw;

@@ -406,6 +406,18 @@ TEST(CutCodes, aFileThatFailsOnOneRank) {
     }
 }
 
+/// The plan says that it is broken, and tells no more of the file.
+TEST(CutCodes, aFileThatFailsWhereNoOtherRankComes) {
+  PlacedWorld world;
+  ASSERT_OK(stepcSimulatedWorldSetDeadline(world.world, 50));
+  StepcPlan *plan = world.ranks[1]->plan.get();
+  failFileCalls(0, EIO);
+  EXPECT_EQ(STEPC_COMMUNICATION_ERROR, world.ranks[1]->stepInParts());
+  failFileCalls(-1, 0);
+  EXPECT_EQ(STEPC_POISONED, stepcStepBegin(plan));
+  EXPECT_EQ(STEPC_POISONED, stepcStep(plan));
+}
+
 TEST(CutCodes, memoryIsCounted) {
   // Of each row the second rank has 14 elements of one block and 36 of the
   // next, which are 200 bytes of f32.
