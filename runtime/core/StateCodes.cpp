@@ -176,7 +176,7 @@ bool StateCodes::encodeShared(int64_t first, int64_t last) const noexcept {
       if (size == 0)
         continue;
       const SharedBlocks::Found found = shared.find(row, end);
-      alike &= found.here || !found.elsewhere;
+      alike &= found.here == found.elsewhere;
       if (!found.here || STEPC_FAULT("cut-codes-not-written"))
         continue;
       const int64_t begin =

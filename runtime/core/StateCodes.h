@@ -95,7 +95,8 @@ struct StateCodes {
   void decode(int64_t begin, int64_t end, float *values) const;
   void encode(int64_t begin, int64_t end, const float *values) const;
   /// Encodes what was noted in rows [first, last), and forgets it. False where
-  /// others have noted a part of a block of which this rank has not.
+  /// this rank has noted a part of a block and no other has, or the other way
+  /// round.
   bool encodeShared(int64_t first, int64_t last) const noexcept;
   /// Where the share of one of `count` workers begins, at a block.
   int64_t getShareBegin(int index, int count) const;

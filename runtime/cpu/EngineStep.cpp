@@ -215,9 +215,9 @@ void cpu::Engine::encodeShared() {
   if (work.alike || broken)
     return;
   broken = true;
-  fail(STEPC_WRONG_STATE,
-       "codes of '%s': another rank has stepped a tensor of which this one "
-       "had no gradient, and they share blocks of codes",
+  fail(STEPC_COMMUNICATION_ERROR,
+       "codes of '%s': of ranks that share blocks of codes some have stepped a "
+       "tensor and others, which had no gradient of it, have not",
        model.getManifest().optimizer.c_str());
 }
 

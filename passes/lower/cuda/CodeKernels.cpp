@@ -294,8 +294,9 @@ CodeBlock CodeEmitter::locate(ArrayRef<Value> entry, Value number) const {
   made.scale = w.add(entry[STEPC_CODES_ENTRY_SCALES],
                      w.mul(number, w.constantWord(sizeof(float))));
   made.size = count;
-  // Codes of four elements are a word of 32 bits.
-  Value bits = w.either(made.values, w.mul(made.codes, w.constantWord(4)));
+  // The codes of a thread's elements are one access, as its numbers are.
+  Value bits =
+      w.either(made.values, w.mul(made.codes, w.constantWord(32 / width.bits)));
   made.whole = w.both(w.isEqual(count, size), isAligned(w, bits));
   return made;
 }

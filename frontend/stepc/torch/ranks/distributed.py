@@ -237,7 +237,15 @@ class DistributedBinding(Reading, InParts, InPasses):
         # Weakly, as this has it.
         passes = None if self._passes is None else weakref.proxy(self)
         before = BeforeStep(self._torch_mesh, self._planned, counts, along, passes)
-        self._before = before if inner.exchanges or self._zero is not None else None
+        needed = inner.exchanges or self._zero is not None or self._shares_codes
+        self._before = before if needed else None
+
+    @property
+    def _shares_codes(self) -> bool:
+        """Whether ranks may have parts of one block of codes, which they encode together: decided
+        by what all of them have alike, as one that cuts none steps what others cut."""
+        layouts = [part.layout for part in self._parts if part.layout is not None]
+        return self._local._kept.keeps_codes and any(d for how in layouts for d, _ in how.dims)
 
     def _ask_stages(self) -> None:
         """What they have and exchange: in the step, and not where a pass has the plan made, as a
