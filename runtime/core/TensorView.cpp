@@ -213,6 +213,9 @@ uintptr_t stepc::requireMemory(const DLTensor &tensor, const int64_t *extents,
 
 bool stepc::isRowMajor(const int64_t *extents, int64_t rank,
                        const int64_t *strides) {
+  // What has no element has no gaps.
+  if (std::find(extents, extents + rank, 0) != extents + rank)
+    return true;
   int64_t stride = 1;
   for (int64_t i = rank; i-- > 0;) {
     if (extents[i] != 1 && strides[i] != stride)
