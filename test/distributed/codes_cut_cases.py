@@ -256,7 +256,7 @@ def parts_of_any_size():
     dcp.save({"optim": optimizer.state_dict()["state"]}, checkpoint_id=folder)
     others = [(n, torch.nn.Parameter(v[:, at].clone())) for n, v in values.items()]
     again = adamw(others, layouts=[(".*", layout)])
-    for state in (optimizer.full_state_dict(), floats_of(optimizer.full_state_dict())):
+    for state in (optimizer.full_state_dict(), floats_of(optimizer.full_state_dict(), values)):
         again.load_state_dict(state)
         for name, param in others:
             param.grad = grads[0][name][:, at].clone()
@@ -275,7 +275,7 @@ def checkpoints_of_any_layout():
     folder = shared_folder()
     dcp.save({"optim": named(optimizer, params)}, checkpoint_id=folder)
     for way, mesh in (("last", line()), ("columns", grid()), ("fsdp2", line())):
-        for kept, state in (("q8", saved), ("q8", floats_of(saved)), ("f8_e4m3", saved),
+        for kept, state in (("q8", saved), ("q8", floats_of(saved, values)), ("f8_e4m3", saved),
                             (None, saved), ("q8", folder)):  # fmt: skip
             plain = [(n, torch.nn.Parameter(v.clone())) for n, v in now.items()]
             parts = spread(way, mesh, now)
