@@ -165,7 +165,12 @@ void Binder::requireEncodable(const StateCodes &codes,
          "on %s has whole ones",
          name.str().c_str(), static_cast<long long>(kCodeBlock),
          plan.engine->getName().c_str());
-  if (model.store && model.store->contains(codes.codes))
+}
+
+/// The same of codes that the caller has given.
+static void requireInMemory(const StateCodes &codes, const store::Store *store,
+                            const OperandName &name) {
+  if (codes.shared.any() && store && store->contains(codes.codes))
     fail(STEPC_LAYOUT_UNSUPPORTED,
          "%s is kept as codes on disk, and ranks cut blocks of %lld elements: "
          "those that are cut have to be in memory",
@@ -204,6 +209,7 @@ void Binder::setCodes(int64_t i, NewTensor &tensor) const {
     std::string beside = describeShape(bound.getExtents(), bound.rank);
     codes.codes = tensor.addresses[operand] = ::requireCodes(
         *binding.states[k], codes, isPart ? nullptr : beside.c_str(), name);
+    requireInMemory(codes, model.store.get(), name);
     OperandName scales{tensor.name, Role::State, state.name, true};
     codes.scales =
         requireScales(*binding.scales[k], codes, model.place, scales);
