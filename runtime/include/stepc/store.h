@@ -126,7 +126,9 @@ STEPC_API StepcStatus stepcStoreGetInfo(const StepcStore *store,
  * it. A state that is kept as codes lies there with its scales or not at all,
  * and not in a plan on a CUDA device. Each begins where something was taken. A
  * step whose reads or writes fail is refused with STEPC_STORE_ERROR; it poisons
- * the plan where something was stepped before, which the message says. */
+ * the plan where something was stepped before, or other ranks have gone on,
+ * which the message says. Where other ranks wait for what this one does in the
+ * rest of a step in parts, its end is refused, and not the part. */
 STEPC_API StepcStatus stepcPlanSetStore(StepcPlan *plan, StepcStore *store);
 
 #ifdef __cplusplus
