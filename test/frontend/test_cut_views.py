@@ -240,6 +240,56 @@ def test_what_is_told_later():
             kind([{"params": [param], "view": "n m -> n m"}], **more)
 
 
+def limits():
+    """Of each class and view: from which limit to which, and what is said of it."""
+    of_soap = st.SOAP, "max_precond_dim", "Q", {"precondition_frequency": 2}
+    of_shampoo = st.Shampoo, "max_preconditioner_dim", "factor_matrix", {}
+    total = "(2 n + n) m -> (2 n) m + n m"
+    for kind, key, name, more in (of_soap, of_shampoo):
+        for view, shape, dim in (("blocks(5)", (13, 4), 0), (total, (9, 4), 0)):
+            yield kind, key, more, shape, view, (10, 4), f"has state '{name}_{dim}'"
+            some = f"has state '{name}_{dim}', which only some of its blocks have"
+            yield kind, key, more, shape, view, (4, 10), some
+
+
+@pytest.mark.parametrize("kind, key, more, shape, view, limit, words", [*limits()])
+def test_a_limit_of_some_blocks(kind, key, more, shape, view, limit, words):
+    """By a limit that is set later no block may lose its matrices, and where some have them no
+    other may get them: nothing has changed then, and steps go on."""
+    first, then = limit
+    (param,) = make_params([shape], torch.float32)
+    optimizer = kind([{"params": [param], "view": view}], **more, **{key: first})
+    train((optimizer,), ([param],), 4)
+    before, states = param.detach().clone(), copy.deepcopy(optimizer.state_dict()["state"][0])
+    optimizer.param_groups[0][key] = then
+    set_grads([param], seed=5)
+    with pytest.raises(ValueError, match=f"{key} is {then}, but parameter 0 of .*{words}"):
+        optimizer.step()
+    assert bits_equal([param], [before])
+    now = optimizer.state_dict()["state"][0]
+    assert all(bits_equal([now[name]], [value]) for name, value in states.items())
+    optimizer.param_groups[0][key] = first
+    optimizer.step()
+    assert not bits_equal([param], [before])
+
+
+@pytest.mark.parametrize("kind, more, then", [
+    (st.SOAP, {"merge_dims": True, "max_precond_dim": 8}, {"max_precond_dim": 12}),
+    (st.Shampoo, {"target_parameter_dimensionality": 2, "max_preconditioner_dim": 4},
+     {"max_preconditioner_dim": 64}),
+])  # fmt: skip
+def test_a_refused_group_is_as_it_was(kind, more, then):
+    """It has no view of the keys that it was refused with, and can be given others."""
+    first, more_dims = make_params([(3, 3), (8, 2, 2, 3)], torch.float32)
+    optimizer = kind([first], **more)
+    group = {"params": [more_dims]}
+    with pytest.raises(ValueError, match="expected at most two"):
+        optimizer.add_param_group(group)
+    assert list(group) == ["params"] and len(optimizer.param_groups) == 1
+    optimizer.add_param_group({**group, **then})
+    assert len(optimizer.param_groups) == 2
+
+
 REFUSED = {
     "blocks": r"has 'blocks', expected merge_first\(N\), merge_last\(N, D\), vectors and blocks",
     "blocks(0)": r"has 'blocks\(0\)', expected merge_first",

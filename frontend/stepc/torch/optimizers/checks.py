@@ -100,13 +100,6 @@ def shapes_of(group: dict, *, one_by_one: bool = False) -> Iterator[tuple[str, t
             yield words, shape
 
 
-def least_extents(group: dict, param: Tensor) -> tuple[int, ...]:
-    """Of the matrices that a parameter of the group is to rules that take one, or of what else it
-    is, the least extent of each dim: where that has no state of its own, none has."""
-    shapes = [shape for _, shape in shapes_of({**group, "params": [param]}, one_by_one=True)]
-    return tuple(map(min, zip(*shapes, strict=False)))
-
-
 def check_dims(group: dict, allowed: range, expected: str, *, one_by_one: bool = False) -> None:
     """ValueError for a parameter of the group of which a rule sees another number of dims."""
     list_params(group)

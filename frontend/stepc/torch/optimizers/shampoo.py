@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -13,17 +14,12 @@ from ..binding.hypers import BETAS, named
 from ..tensors.cutting import text_of
 from ..tensors.patterns import with_views
 from .checks import (
-    check_dims,
     check_given_view,
     check_one,
     check_whole,
-    give_view,
-    least_extents,
-    list_params,
-    params_of,
     tell_of_fallbacks,
 )
-from .peer import Peer
+from .limited import OfLimitedDims
 
 __all__ = ["Shampoo"]
 
@@ -185,7 +181,7 @@ def _factors(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
     return tuple(d for d, size in enumerate(shape) if len(shape) == 2 and 1 < size <= most)
 
 
-class Shampoo(Peer, torch.optim.Optimizer):
+class Shampoo(OfLimitedDims, torch.optim.Optimizer):
     """Shampoo with grafting; definition ``shampoo.mlir``.
 
     Gupta et al., "Shampoo: Preconditioned Stochastic Tensor Optimization", ICML 2018; Shi et
@@ -249,6 +245,10 @@ class Shampoo(Peer, torch.optim.Optimizer):
     """
 
     _zoo_name = "shampoo"
+    _limit_key, _of_dim = "max_preconditioner_dim", "factor_matrix_"
+    _why_kept = ": a dim keeps the factor that it began with"
+    _dims_words = "at most two dims: factors are of a matrix's rows and columns"
+    _view_of = staticmethod(_view)
     _hypers = named(
         "lr",
         "epsilon",
@@ -299,19 +299,10 @@ class Shampoo(Peer, torch.optim.Optimizer):
         _check_range(group)
         _check_settings(group)
 
-    def add_param_group(self, param_group: dict) -> None:
-        """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
-        constructor does, and for parameters of more than two dims. Warns of what has no
-        factors."""
-        if isinstance(param_group, dict):
-            group = {**self.defaults, **param_group}
-            self._check_values(group)
-            list_params(param_group)
-            give_view(param_group, _view(group))
-            group = {**group, **param_group}
-            self._check_shapes(group)
-            self._tell_of_fallbacks(group)  # ahead: it may be an error that a filter makes of it
-        super().add_param_group(param_group)
+    @staticmethod
+    def _limit(group: dict) -> Callable[[int], bool]:
+        most = _most(group)
+        return lambda size: 1 < size <= most
 
     def _tell_of_fallbacks(self, group: dict) -> None:
         """Of what the original would have factors of."""
@@ -322,14 +313,6 @@ class Shampoo(Peer, torch.optim.Optimizer):
             f"Shampoo has no factors of vectors, and of dims of more than {most} elements",
             "are stepped with those of their other dim, or by the grafting method alone",
         )
-
-    def _steps_one_by_one(self, group: dict) -> bool:
-        return True
-
-    def _check_shapes(self, group: dict) -> None:
-        check_given_view(group, _view(group))
-        words = "at most two dims: factors are of a matrix's rows and columns"
-        check_dims(group, range(3), words, one_by_one=True)
 
     def _read_settings(self, group: dict) -> tuple:
         """What is compared before each step: options look at the parameters too."""
@@ -357,15 +340,7 @@ class Shampoo(Peer, torch.optim.Optimizer):
     def _read_options(self, group: dict) -> dict[str, bool | int]:
         _check_settings(group)
         check_given_view(group, _view(group))
-        most = _most(group)
-        for words, param in params_of(group):
-            for dim, size in enumerate(least_extents(group, param)):
-                if size > most and f"factor_matrix_{dim}" in self.state.get(param, ()):
-                    raise ValueError(
-                        f"max_preconditioner_dim is {most}, but {words} of shape "
-                        f"{tuple(param.shape)} has state 'factor_matrix_{dim}': a dim keeps the "
-                        "factor that it began with"
-                    )
+        self._check_limit(group)
         return self._plain_options(group)
 
     def _check_saved(self, state_dict: dict) -> None:

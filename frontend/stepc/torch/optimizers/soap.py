@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from ..binding.hypers import BETAS, named
@@ -11,18 +13,13 @@ from ..tensors.cutting import text_of
 from ..tensors.patterns import with_views
 from .checks import (
     check_betas,
-    check_dims,
     check_given_view,
     check_lr,
     check_not_negative,
     check_whole,
-    give_view,
-    least_extents,
-    list_params,
-    params_of,
     tell_of_fallbacks,
 )
-from .peer import Peer
+from .limited import OfLimitedDims
 
 __all__ = ["SOAP"]
 
@@ -64,7 +61,7 @@ def _of_the_authors(own: dict) -> dict:
     return {"step": own["step"] + 1, **kept}
 
 
-class SOAP(Peer, torch.optim.Optimizer):
+class SOAP(OfLimitedDims, torch.optim.Optimizer):
     """Adam in the eigenbasis of Shampoo's preconditioner; definition ``soap.mlir``.
 
     Vyas et al., "SOAP: Improving and Stabilizing Shampoo using Adam", ICLR 2025, algorithm 3.
@@ -117,6 +114,10 @@ class SOAP(Peer, torch.optim.Optimizer):
     )
 
     _not_keys = ("data_format",)
+    _limit_key, _of_dim = "max_precond_dim", "Q_"
+    _why_kept = ", in whose basis its averages are: a dim keeps the basis that it began with"
+    _dims_words = "at most two dims: bases are of a matrix's rows and columns"
+    _view_of = staticmethod(_view)
 
     def __init__(
         self,
@@ -149,18 +150,10 @@ class SOAP(Peer, torch.optim.Optimizer):
         check_not_negative(group["weight_decay"], "weight_decay value")
         _check_settings(group)
 
-    def add_param_group(self, param_group: dict) -> None:
-        """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
-        constructor does, and for parameters of more than two dims. Warns of what has no bases."""
-        if isinstance(param_group, dict):
-            group = {**self.defaults, **param_group}
-            self._check_values(group)
-            list_params(param_group)
-            give_view(param_group, _view(group))
-            group = {**group, **param_group}
-            self._check_shapes(group)
-            self._tell_of_fallbacks(group)  # ahead: it may be an error that a filter makes of it
-        super().add_param_group(param_group)
+    @staticmethod
+    def _limit(group: dict) -> Callable[[int], bool]:
+        most = int(group["max_precond_dim"])
+        return lambda size: size <= most
 
     def _tell_of_fallbacks(self, group: dict) -> None:
         most = int(group["max_precond_dim"])
@@ -171,14 +164,6 @@ class SOAP(Peer, torch.optim.Optimizer):
             "are stepped in that of their other dim, or as by Adam",
         )
 
-    def _steps_one_by_one(self, group: dict) -> bool:
-        return True
-
-    def _check_shapes(self, group: dict) -> None:
-        check_given_view(group, _view(group))
-        words = "at most two dims: bases are of a matrix's rows and columns"
-        check_dims(group, range(3), words, one_by_one=True)
-
     def _read_settings(self, group: dict) -> tuple:
         """What is compared before each step: options look at the parameters too."""
         names = ("max_precond_dim", "correct_bias", "normalize_grads")
@@ -187,18 +172,10 @@ class SOAP(Peer, torch.optim.Optimizer):
     def _read_options(self, group: dict) -> dict[str, bool | int]:
         _check_settings(group)
         check_given_view(group, _view(group))
-        most = int(group["max_precond_dim"])
-        for words, param in params_of(group):
-            for dim, size in enumerate(least_extents(group, param)):
-                if size > most and f"Q_{dim}" in self.state.get(param, ()):
-                    raise ValueError(
-                        f"max_precond_dim is {most}, but {words} of shape {tuple(param.shape)} "
-                        f"has state 'Q_{dim}', in whose basis its averages are: a dim keeps the "
-                        "basis that it began with"
-                    )
+        self._check_limit(group)
         return {
             "precondition": True,
-            "max_precond_dim": most,
+            "max_precond_dim": int(group["max_precond_dim"]),
             "correct_bias": bool(group["correct_bias"]),
             "normalize_grads": bool(group["normalize_grads"]),
         }

@@ -1,0 +1,111 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What SOAP and Shampoo have in common: a matrix of each dim of a matrix, up to a limit."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+from torch import Tensor
+
+from ..ranks.parts import is_distributed
+from ..tensors.patterns import KEY as VIEW
+from ..tensors.patterns import seen_shapes
+from .checks import (
+    check_dims,
+    check_given_view,
+    give_view,
+    list_params,
+    params_of,
+    unchanged_where_refused,
+)
+from .peer import Peer
+
+
+class OfLimitedDims(Peer):
+    """Mix-in before ``torch.optim.Optimizer``.
+
+    ``_limit_key``: of the limit in a group. ``_of_dim``: how the state of a dim is named, before
+    its number. ``_why_kept``: what the state is, in an error. ``_dims_words``: what shapes are
+    expected.
+    """
+
+    _limit_key: str
+    _of_dim: str
+    _why_kept: str
+    _dims_words: str
+
+    @staticmethod
+    def _view_of(group: dict) -> str | None:
+        """The view that a group's other keys ask for, or None."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _limit(group: dict) -> Callable[[int], bool]:
+        """Whether a dim of so many elements has a matrix."""
+        raise NotImplementedError
+
+    def _tell_of_fallbacks(self, group: dict) -> None:
+        """Warns of what has no matrices."""
+        raise NotImplementedError
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
+        constructor does, and for parameters of more than two dims. Warns of what has no matrices
+        of its dims."""
+        with unchanged_where_refused(param_group):
+            if isinstance(param_group, dict):
+                group = {**self.defaults, **param_group}
+                self._check_values(group)
+                list_params(param_group)
+                give_view(param_group, self._view_of(group))
+                group = {**group, **param_group}
+                self._check_shapes(group)
+                self._tell_of_fallbacks(group)  # ahead: a filter may make an error of it
+            super().add_param_group(param_group)
+
+    def _steps_one_by_one(self, group: dict) -> bool:
+        return True
+
+    def _check_shapes(self, group: dict) -> None:
+        check_given_view(group, self._view_of(group))
+        check_dims(group, range(3), self._dims_words, one_by_one=True)
+
+    def _check_limit(self, group: dict) -> None:
+        """ValueError where a limit that was set since takes a matrix from a parameter, or gives one
+        to some of its blocks, whose matrices lie together. Ranks may have a part of these: there
+        only a limit that takes all is seen."""
+        fits, is_exact = self._limit(group), not is_distributed(self)
+        for words, param in params_of(group):
+            own = self.state.get(param, {})
+            if not own:
+                continue
+            total = _elements_of(group, param, fits)
+            for dim in range(2):
+                name = f"{self._of_dim}{dim}"
+                if name not in own or not isinstance(own[name], Tensor):
+                    continue
+                there = own[name].numel()
+                if there > total[dim] and (is_exact or not total[dim]):
+                    self._refuse_limit(group, words, param, f"has state '{name}'")
+                if there < total[dim] and is_exact and group.get(VIEW) is not None:
+                    more = f"has state '{name}', which only some of its blocks have"
+                    self._refuse_limit(group, words, param, more)
+
+    def _refuse_limit(self, group: dict, words: str, param: Tensor, has: str) -> None:
+        raise ValueError(
+            f"{self._limit_key} is {group[self._limit_key]}, but {words} of shape "
+            f"{tuple(param.shape)} {has}{self._why_kept}"
+        )
+
+
+def _elements_of(group: dict, param: Tensor, fits: Callable[[int], bool]) -> Counter[int]:
+    """Of each dim how many elements the matrices of all blocks of a parameter have."""
+    total: Counter[int] = Counter()
+    for shape in seen_shapes(group, param, ""):
+        for dim, size in enumerate(shape[-2:] if len(shape) > 1 else ()):
+            if fits(size):
+                total[dim] += math.prod(shape[:-2]) * size * size
+    return total
