@@ -198,6 +198,31 @@ def test_soap_as_the_authors_merge(vectors):
         assert state["exp_avg"].shape == s and ("Q_1" in state) == (len(s) > 1 or vectors)
 
 
+@pytest.mark.parametrize("shape, more, of_row", [
+    ((13,), {"precondition_1d": True}, True),  # longer than max_precond_dim
+    ((7, 1), {"merge_dims": True, "max_precond_dim": 7}, True),
+    ((13,), {"merge_dims": True}, False),
+    ((9,), {"precondition_1d": True}, True),
+    ((), {"merge_dims": True}, False),  # a matrix of which they have
+])  # fmt: skip
+def test_a_row_of_the_authors_goes_on(shape, more, of_row):
+    """What they have as one dim, with a basis or without, does not begin anew when it is loaded."""
+    (param,) = make_params([shape], torch.float64)
+    optimizer = st.SOAP([param], **{"max_precond_dim": 12, "precondition_frequency": 2, **more})
+    train((optimizer,), ([param],), 5)
+    other = torch.nn.Parameter(param.detach().clone())
+    loaded = st.SOAP([other], **{"max_precond_dim": 12, "precondition_frequency": 2, **more})
+    own = dict(optimizer.state[param])
+    assert ("Q_0" in own) == of_row
+    for name in ("GG", "Q"):
+        own.pop(f"{name}_0", None)
+        own[name] = [own.pop(f"{name}_1", [] if shape else torch.ones(1, 1).double())]
+    own["step"] = own["step"] - 1
+    loaded.load_state_dict({**optimizer.state_dict(), "state": {0: own}})
+    train((optimizer, loaded), ([param], [other]), 4, first=5)
+    assert bits_equal([param], [other])
+
+
 def test_soap_in_blocks():
     """Merged first: each block has bases, and a root mean square, of its own."""
     more = {"max_precond_dim": 12, "merge_dims": True, "normalize_grads": True}

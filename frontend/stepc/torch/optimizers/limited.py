@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
@@ -80,10 +80,9 @@ class OfLimitedDims(Peer):
         fits, is_exact = self._limit(group), not is_distributed(self)
         for words, param in params_of(group):
             own = self.state.get(param, {})
-            if not own:
-                continue
-            total = _elements_of(group, param, fits)
-            for dim in range(2):
+            shapes = [s for s in seen_shapes(group, param, words) if len(s) > 1] if own else ()
+            total = _elements_of(shapes, fits)
+            for dim in range(2 if shapes else 0):
                 name = f"{self._of_dim}{dim}"
                 if name not in own or not isinstance(own[name], Tensor):
                     continue
@@ -101,11 +100,11 @@ class OfLimitedDims(Peer):
         )
 
 
-def _elements_of(group: dict, param: Tensor, fits: Callable[[int], bool]) -> Counter[int]:
-    """Of each dim how many elements the matrices of all blocks of a parameter have."""
+def _elements_of(shapes: Iterable[tuple[int, ...]], fits: Callable[[int], bool]) -> Counter[int]:
+    """Of each dim of matrices, which may have leading dims, how many elements its matrices have."""
     total: Counter[int] = Counter()
-    for shape in seen_shapes(group, param, ""):
-        for dim, size in enumerate(shape[-2:] if len(shape) > 1 else ()):
+    for shape in shapes:
+        for dim, size in enumerate(shape[-2:]):
             if fits(size):
                 total[dim] += math.prod(shape[:-2]) * size * size
     return total

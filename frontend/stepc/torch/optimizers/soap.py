@@ -10,7 +10,8 @@ import torch
 
 from ..binding.hypers import BETAS, named
 from ..tensors.cutting import text_of
-from ..tensors.patterns import with_views
+from ..tensors.patterns import KEY as VIEW
+from ..tensors.patterns import seen_shapes, with_views
 from .checks import (
     check_betas,
     check_given_view,
@@ -47,14 +48,17 @@ def _view(group: dict) -> str | None:
     )
 
 
-def _of_the_authors(own: dict) -> dict:
+def _of_the_authors(own: dict, is_row: bool) -> dict:
     """A parameter's saved state by our names. The authors do not count the first step, in which
-    the bases are made."""
+    the bases are made. ``is_row``: whether rules see a matrix of one row, where theirs see a dim,
+    which may have no matrix."""
     if not isinstance(own, dict) or "GG" not in own:
         return own
     kept = {name: own[name] for name in ("exp_avg", "exp_avg_sq") if name in own}
     for name in ("GG", "Q"):
         matrices = own[name] or ()
+        if is_row and len(matrices) == 1 and not len(matrices[0]) and "exp_avg" in own:
+            matrices = own["exp_avg"].new_ones(1, 1), ()
         if len(matrices) == 1 and len(matrices[0]):  # of one dim: here a row
             matrices = matrices[0].new_ones(1, 1), matrices[0]
         kept |= {f"{name}_{dim}": matrix for dim, matrix in enumerate(matrices) if len(matrix)}
@@ -194,5 +198,14 @@ class SOAP(OfLimitedDims, torch.optim.Optimizer):
                 )
 
     def _adopt(self, state_dict: dict) -> dict:
-        states = {key: _of_the_authors(own) for key, own in state_dict["state"].items()}
+        rows = set()
+        groups = with_views(state_dict["param_groups"], self.param_groups)
+        for saved, group in zip(groups, self.param_groups, strict=True):
+            for key, param in zip(saved["params"], group["params"], strict=True):
+                shapes = seen_shapes({VIEW: saved.get(VIEW)}, param, "")
+                if [shape[:-1] for shape in shapes] == [(1,)]:
+                    rows.add(key)
+        states = {
+            key: _of_the_authors(own, key in rows) for key, own in state_dict["state"].items()
+        }
         return super()._adopt({**state_dict, "state": states})
