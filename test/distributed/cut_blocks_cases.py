@@ -122,6 +122,24 @@ def zero():
 
 
 @case
+def the_backward_pass_is_refused():
+    """Of columns, by the view's name; blocks of rows are stepped within it."""
+    more = {"zero": st.Zero(2), "fused_backward": True}
+    made, ((grads,),) = named_values({"rows": (13, 4)}, 1, 1)
+    for text in ("blocks(6)", "blocks(3)"):
+        param = torch.nn.Parameter(made["rows"].clone())
+        optimizer = st.AdamW([{"params": [param], "view": text}], **more)
+        try:
+            backward([("rows", param)], grads)
+            optimizer.step()
+        except errors.TensorError as error:
+            assert text == "blocks(3)", error
+            assert "by view 'blocks(3)' its blocks have strides, so that one rank" in str(error)
+        else:
+            assert text == "blocks(6)"
+
+
+@case
 def plain_parts():
     """By layouts: rows of which blocks are no multiple, and columns."""
     mesh = grid(("pp", "tp"))

@@ -298,6 +298,41 @@ def test_a_limit_of_some_blocks(kind, key, more, shape, view, limit, words):
     assert not bits_equal([param], [before])
 
 
+def test_a_view_beside_keys_that_ask_for_one():
+    """The error says which of them are to be set, and that works."""
+    conv, mat, vector = make_params([(6, 4, 3, 3), (9, 7), (5,)], torch.float32)
+    soap = {"block_size": 5, "precondition_1d": True}
+    shampoo = {"target_parameter_dimensionality": 1, "max_preconditioner_dim": 5}
+    own = {"params": [conv], "view": "merge_last(36, 2), blocks(5)"}
+    for kind, more, off, words in (
+        (st.SOAP, soap, {"block_size": None, "precondition_1d": False},
+         "set precondition_1d to False and block_size to None beside a view of your own$"),
+        (st.Shampoo, shampoo, {"target_parameter_dimensionality": None},
+         "in this group set target_parameter_dimensionality to None beside a view of your own$"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            kind([dict(own), {"params": [mat, vector]}], **more)
+        optimizer = kind([{**own, **off}, {"params": [mat, vector]}], **more)
+        train((optimizer,), ([conv, mat, vector],), 2)
+        assert [group["view"].count("blocks(5)") for group in optimizer.param_groups] == [1, 1]
+
+
+def test_whole_numbers_that_are_floats():
+    (param,) = make_params([(13, 4)], torch.float32)
+    assert st.SOAP([param], block_size=8.0).param_groups[0]["view"] == "blocks(8)"
+    limit = {"max_preconditioner_dim": 8.0, "target_parameter_dimensionality": 2}
+    assert st.Shampoo([param], **limit).param_groups[0]["view"].endswith("blocks(8)")
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4), (3, 0, 4), (0,), (5, 0)])
+def test_no_elements_of_many_dims(shape):
+    """Distributed Shampoo makes one dim of them."""
+    params = make_params([shape, (3, 2)], torch.float32)
+    optimizer = st.Shampoo(params, target_parameter_dimensionality=1, max_preconditioner_dim=3)
+    train((optimizer,), (params,), 2)
+    assert params[0].shape == shape and not params[0].numel()
+
+
 @pytest.mark.parametrize("kind, more, then", [
     (st.SOAP, {"merge_dims": True, "max_precond_dim": 8}, {"max_precond_dim": 12}),
     (st.Shampoo, {"target_parameter_dimensionality": 2, "max_preconditioner_dim": 4},

@@ -5,11 +5,12 @@ bfloat16 there in the parameter's dtype. test_written_out.py has what becomes of
 
 import copy
 import math
+import warnings
 
 import pytest
 import torch
 from common import Written, bits_equal, clone_params, make_params, set_grads, train
-from stepc.torch import moonlight, muon
+from stepc.torch import Muon, moonlight, muon
 
 MATRICES = [(12, 7), (7, 12), (9, 9), (1, 6), (6, 1), (33, 65)]
 BATCHES = [(3, 4, 5), (2, 6, 3)]
@@ -294,6 +295,25 @@ def test_a_state_of_moonshots_loads():
         moonshots(make_params([(3, 4), (4, 3), (5,), (2,)]), 2).load_state_dict(saved)
 
 
+def test_the_number_of_steps_is_that_of_matrices():
+    """Not of a group of others, nor of none, that is before theirs."""
+    matrix, vector, other, twin = make_params([(5, 6), (7,), (5, 6), (5, 6)])
+    twin.data.copy_(matrix.data)
+    optimizer = moonlight.Muon(adamw_params=[vector])
+    optimizer.add_param_group({"params": [matrix], "use_muon": True, "ns_steps": 3})
+    alone = moonlight.Muon(muon_params=[twin], ns_steps=3)
+    set_grads([matrix, vector])
+    twin.grad = matrix.grad.clone()
+    optimizer.step()
+    alone.step()
+    assert bits_equal([matrix], [twin])
+    optimizer = Muon([{"params": []}, {"params": [other], "ns_steps": 3}])
+    set_grads([other])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizer.step()
+
+
 def test_numbers_of_steps_that_are_refused():
     params = make_params([(3, 4), (4, 3)])
     with pytest.raises(ValueError, match="ns_steps is 100, expected a number from 0 to 99"):
@@ -302,7 +322,7 @@ def test_numbers_of_steps_that_are_refused():
     optimizer.add_param_group({"params": params[1:], "ns_steps": 4})
     set_grads(params)
     before = clone_params(params)
-    with pytest.raises(ValueError, match="ns_steps is 4, and 5 in group 0"):
+    with pytest.raises(ValueError, match="ns_steps is 4, and 5 of others, expected one number"):
         optimizer.step()
     optimizer.param_groups[1]["ns_steps"] = -1
     with pytest.raises(ValueError, match="ns_steps is -1, expected a number from 0 to 99"):

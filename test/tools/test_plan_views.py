@@ -52,7 +52,7 @@ def test_states_are_those_of_the_optimizer():
 
 
 def test_one_rank_owns_a_parameter():
-    for layout in ("zero1", "fsdp2"):
+    for layout in ("zero1", "zero2"):
         made = plan("soap", layout, 2)
         owners = {}
         for one in made.owners.list:
@@ -63,8 +63,15 @@ def test_one_rank_owns_a_parameter():
         alone = plan("soap")
         assert sum(made.flops) == pytest.approx(alone.flops[0])
     # A rule of elements, too: parts are parameters of their own.
-    owned = plan("adamw", "fsdp2", 2, ((r"proj", "blocks(6)"),)).owners.list
+    owned = plan("adamw", "zero2", 2, ((r"proj", "blocks(6)"),)).owners.list
     assert [one.tensor.of for one in owned] == ["proj"] * 6
+
+
+@pytest.mark.parametrize("layout", ["fsdp2", "hsdp", "tp(0)"])
+def test_layouts_that_cut_parameters_are_refused(layout):
+    with pytest.raises(PlanError, match="whose ranks cut parameters as they are, and views are"):
+        plan("adamw", layout, 2)
+    assert plan("adamw", layout, 1).memory == plan("adamw").memory
 
 
 def test_the_command(tmp_path, capsys):
@@ -77,6 +84,7 @@ def test_the_command(tmp_path, capsys):
         "w=n -> n": "tensor 'w': view 'n -> n' is of 1 dim, and the shape is",
         "w=blocks": "tensor 'w': view 'blocks' has 'blocks', expected",
         "blocks": "'blocks' is not NAME=VALUE",
+        "nothing=blocks(6)": "no tensor has a name that 'nothing' finds",
     }.items():
         with pytest.raises(PlanError, match=words):
             command.run(["muon", "--model", str(path), "--ranks", "1", "--view", view])

@@ -207,6 +207,11 @@ def make(source: Source, model: Model, machine: Machine, request: Request) -> Pl
                      request.rules, has_codes)  # fmt: skip
 
     layout = layout_of(model)
+    if request.views and layout.ranks > 1 and (layout.kind == "fsdp2" or "tp" in layout.axes):
+        raise PlanError(
+            f"layout is '{request.layout}', whose ranks cut parameters as they are, and views are "
+            "given, of which a plan has the parts: expected ddp, zero1 or zero2"
+        )
     owners = Owners(model, layout, definition)
     if owners.list and layout.is_flat:  # lines of the others
         layout = layout_of(owners.cut)

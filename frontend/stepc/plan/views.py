@@ -21,6 +21,9 @@ def with_views(model: Model, views: tuple[tuple[str, str], ...], definition: Def
     such tensor."""
     if not views:
         return model
+    for regex, _ in views:
+        if not any(re.search(regex, tensor.name) for tensor in model.tensors):
+            raise PlanError(f"no tensor has a name that '{regex}' finds")
     made = []
     for tensor in model.tensors:
         text = next((text for regex, text in views if re.search(regex, tensor.name)), None)

@@ -136,7 +136,8 @@ class Muon(OfSteps, CheckedGroups, Factors, CompiledStep, torch.optim.Optimizer)
         _check_steps(group)
         if group["use_muon"] and group["ns_steps"] != self._num_steps_of_all():
             raise ValueError(
-                f"ns_steps is {group['ns_steps']}, and {self._num_steps_of_all()} in group 0"
+                f"ns_steps is {group['ns_steps']}, and {self._num_steps_of_all()} of others, "
+                "expected one number for all groups of matrices"
             )
         return super()._read_options(group)
 

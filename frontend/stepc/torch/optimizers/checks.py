@@ -136,21 +136,18 @@ def tell_of_fallbacks(
     )
 
 
-def give_view(group: dict, text: str | None) -> None:
-    """Gives a group that is added the view that its other keys ask for; ValueError where the caller
-    has given another."""
-    if text is not None and group.get(VIEW) is None:
-        group[VIEW] = text
-    check_given_view(group, text)
-
-
-def check_given_view(group: dict, text: str | None) -> None:
-    """ValueError where a group's keys, which may have been set since, ask for another view."""
+def check_given_view(group: dict, text: str | None, off: dict[str, object]) -> None:
+    """ValueError where a group's keys, which may have been set since, ask for another view.
+    ``off``: these keys, with what each is where it asks for none."""
     given = group.get(VIEW, group.get(SEEN))
     if text is not None and given != text:
+        how = [
+            f"{key} to {value}" for key, value in off.items() if group.get(key) not in (value, 0)
+        ]
         raise ValueError(
             f"the group has view '{given}', and its other keys ask for '{text}': a "
-            "parameter keeps the blocks that it began with, and either says which"
+            "parameter keeps the blocks that it began with, and either says which; in this group "
+            f"set {' and '.join(how)} beside a view of your own"
         )
 
 

@@ -16,7 +16,6 @@ from ..tensors.patterns import seen_shapes
 from .checks import (
     check_dims,
     check_given_view,
-    give_view,
     list_params,
     params_of,
     unchanged_where_refused,
@@ -29,13 +28,14 @@ class OfLimitedDims(Peer):
 
     ``_limit_key``: of the limit in a group. ``_of_dim``: how the state of a dim is named, before
     its number. ``_why_kept``: what the state is, in an error. ``_dims_words``: what shapes are
-    expected.
+    expected. ``_asks``: the keys that ask for a view, with what each is where it does not.
     """
 
     _limit_key: str
     _of_dim: str
     _why_kept: str
     _dims_words: str
+    _asks: dict[str, object]
 
     @staticmethod
     def _view_of(group: dict) -> str | None:
@@ -60,7 +60,9 @@ class OfLimitedDims(Peer):
                 group = {**self.defaults, **param_group}
                 self._check_values(group)
                 list_params(param_group)
-                give_view(param_group, self._view_of(group))
+                text = self._view_of(group)
+                if text is not None and param_group.get(VIEW) is None:
+                    param_group[VIEW] = text
                 group = {**group, **param_group}
                 self._check_shapes(group)
                 self._tell_of_fallbacks(group)  # ahead: a filter may make an error of it
@@ -70,8 +72,12 @@ class OfLimitedDims(Peer):
         return True
 
     def _check_shapes(self, group: dict) -> None:
-        check_given_view(group, self._view_of(group))
+        self._check_view(group)
         check_dims(group, range(3), self._dims_words, one_by_one=True)
+
+    def _check_view(self, group: dict) -> None:
+        """ValueError where a group has another view than its other keys ask for."""
+        check_given_view(group, self._view_of(group), self._asks)
 
     def _check_limit(self, group: dict) -> None:
         """ValueError where a limit that was set since takes a matrix from a parameter, or gives one

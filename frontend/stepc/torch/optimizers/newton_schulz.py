@@ -17,10 +17,12 @@ def is_number_of_steps(value: object) -> bool:
 
 class OfSteps:
     """Mix-in before :class:`CompiledStep`, of definitions that repeat what groups say by
-    ``ns_steps``: for each number there is a package of its own. It is that of the first group."""
+    ``ns_steps``: for each number there is a package of its own. It is that of the first group
+    of matrices that has any."""
 
     def _num_steps_of_all(self) -> int:
-        steps = self.param_groups[0]["ns_steps"] if self.param_groups else STEPS
+        groups = (g for g in self.param_groups if len(g["params"]) and g.get("use_muon", True))
+        steps = next((group["ns_steps"] for group in groups), STEPS)
         return steps if is_number_of_steps(steps) else STEPS
 
     def _get_definition(self) -> Definition:

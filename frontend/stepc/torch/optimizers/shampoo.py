@@ -14,7 +14,6 @@ from ..binding.hypers import BETAS, named
 from ..tensors.cutting import text_of
 from ..tensors.patterns import with_views
 from .checks import (
-    check_given_view,
     check_one,
     check_whole,
     tell_of_fallbacks,
@@ -248,6 +247,7 @@ class Shampoo(OfLimitedDims, torch.optim.Optimizer):
     _limit_key, _of_dim = "max_preconditioner_dim", "factor_matrix_"
     _why_kept = ": a dim keeps the factor that it began with"
     _dims_words = "at most two dims: factors are of a matrix's rows and columns"
+    _asks = {"target_parameter_dimensionality": None}
     _view_of = staticmethod(_view)
     _hypers = named(
         "lr",
@@ -339,7 +339,7 @@ class Shampoo(OfLimitedDims, torch.optim.Optimizer):
 
     def _read_options(self, group: dict) -> dict[str, bool | int]:
         _check_settings(group)
-        check_given_view(group, _view(group))
+        self._check_view(group)
         self._check_limit(group)
         return self._plain_options(group)
 
@@ -353,4 +353,4 @@ class Shampoo(OfLimitedDims, torch.optim.Optimizer):
                 )
         for group in with_views(state_dict["param_groups"], self.param_groups):
             self._check_values({**self.defaults, **group})
-            check_given_view(group, _view(group))
+            self._check_view(group)

@@ -14,7 +14,6 @@ from ..tensors.patterns import KEY as VIEW
 from ..tensors.patterns import seen_shapes, with_views
 from .checks import (
     check_betas,
-    check_given_view,
     check_lr,
     check_not_negative,
     check_whole,
@@ -121,6 +120,7 @@ class SOAP(OfLimitedDims, torch.optim.Optimizer):
     _limit_key, _of_dim = "max_precond_dim", "Q_"
     _why_kept = ", in whose basis its averages are: a dim keeps the basis that it began with"
     _dims_words = "at most two dims: bases are of a matrix's rows and columns"
+    _asks = {"merge_dims": False, "precondition_1d": False, "block_size": None}
     _view_of = staticmethod(_view)
 
     def __init__(
@@ -175,7 +175,7 @@ class SOAP(OfLimitedDims, torch.optim.Optimizer):
 
     def _read_options(self, group: dict) -> dict[str, bool | int]:
         _check_settings(group)
-        check_given_view(group, _view(group))
+        self._check_view(group)
         self._check_limit(group)
         return {
             "precondition": True,
@@ -189,7 +189,7 @@ class SOAP(OfLimitedDims, torch.optim.Optimizer):
         groups = with_views(state_dict["param_groups"], self.param_groups)
         for group in groups:
             self._check_values({**self.defaults, **group})
-            check_given_view(group, _view(group))
+            self._check_view(group)
         for key, own in state_dict["state"].items():
             if isinstance(own, dict) and "GG" in own and "step" not in own:
                 raise ValueError(

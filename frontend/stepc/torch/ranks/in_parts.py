@@ -115,6 +115,8 @@ class InParts:
         if self._owners is not None:
             part = next(iter(self._owners.parts))
             why = "one rank steps the whole of it, to which its parts go before the step"
+            if part.seen is not None and part.seen.lies_apart(part.shape):
+                why = f"by {part.seen.view} its blocks have strides, so that {why}"
         elif self.crosses and self._on_device:
             part = self._parts[0]
             why = (

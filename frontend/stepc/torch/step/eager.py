@@ -30,7 +30,7 @@ def why_eager(optimizer) -> str | None:
         if group.get("capturable") and not _is_on_cuda(group):
             return f"capturable is set in group {number}"
         for key, value in optimizer._compiled_where.items():
-            if group.get(key, value) != value:
+            if len(group["params"]) and group.get(key, value) != value:
                 return f"{key} is {group[key]} in group {number}"
     for name in ("grad_scale", "found_inf"):
         if getattr(optimizer, name, None) is not None:

@@ -97,7 +97,9 @@ class Cutting:
         if self.first is not None and len(shape) > 1:
             shape = merge_first(shape, self.first)
             shape = shape if len(shape) > 1 else (1, *shape)
-        if self.last is not None and shape and 0 not in shape:
+        if self.last is not None and 0 in shape:
+            return (0,)
+        if self.last is not None and shape:
             shape = merge_last(shape, self.last, self.dims)
         return shape
 
@@ -172,6 +174,6 @@ def text_of(
         f"merge_first({first})" if first is not None else "",
         f"merge_last({last[0]}, {last[1]})" if last is not None else "",
         "vectors" if rows else "",
-        f"blocks({side})" if side not in (None, math.inf) else "",
+        f"blocks({int(side)})" if side not in (None, math.inf) else "",
     ]
     return ", ".join(filter(None, words)) or None
