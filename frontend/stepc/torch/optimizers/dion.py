@@ -102,8 +102,8 @@ class Dion(Peer, torch.optim.Optimizer):
     Q is random; it follows from ``projection_seed`` and the number of the parameter among those
     of the optimizer, and from nothing else. A matrix that ranks have parts of is stepped whole
     by one of them (docs/distributed.md); gradients are the mean over ranks, as for every
-    optimizer. CUDA devices are refused. By a group's ``view`` a parameter may be several
-    matrices: experts of ``[E, m, n]`` have ``Q`` of ``[E, n, rank]``.
+    optimizer. On CUDA devices the host makes the decompositions. By a group's ``view`` a
+    parameter may be several matrices: experts of ``[E, m, n]`` have ``Q`` of ``[E, n, rank]``.
 
     Args:
         params: parameters, named parameters, or dicts of parameter groups.

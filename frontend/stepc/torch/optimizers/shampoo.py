@@ -208,8 +208,8 @@ class Shampoo(OfLimitedDims, torch.optim.Optimizer):
     experts, or blocks of rows, ``"(4 n) m -> 4 n m"``. Blocks that are merged and cut are the view
     ``"merge_last(1024, 1), vectors, blocks(1024)"``, which the group then has. The states of
     blocks are one tensor, ``[blocks, n, n]``, or where they differ in size one line. A matrix
-    that ranks have parts of is stepped whole by one of them (docs/distributed.md). CUDA devices
-    are refused.
+    that ranks have parts of is stepped whole by one of them (docs/distributed.md). On CUDA
+    devices the host makes the decompositions.
 
     Args:
         params: parameters, named parameters, or dicts of parameter groups.

@@ -74,9 +74,9 @@ class SOAP(OfLimitedDims, torch.optim.Optimizer):
     ``exp_avg`` and ``exp_avg_sq`` of the rotated gradient, and of each dim that has a basis
     ``GG_0``, ``Q_0`` (rows) and ``GG_1``, ``Q_1`` (columns): float32, or float64 beside
     float64 parameters. A matrix of ``[n, m]`` has n * n and m * m elements in each. A matrix
-    that ranks have parts of is stepped whole by one of them (docs/distributed.md). CUDA
-    devices are refused. Scalars are stepped as by Adam, and so are vectors without
-    ``precondition_1d``; one warning for each group that is added names them.
+    that ranks have parts of is stepped whole by one of them (docs/distributed.md). On CUDA
+    devices the host makes the decompositions. Scalars are stepped as by Adam, and so are vectors
+    without ``precondition_1d``; one warning for each group that is added names them.
 
     With ``merge_dims``, ``precondition_1d`` or ``block_size`` the group has a ``view`` that says
     so, as ``"merge_first(10000), vectors, blocks(1024)"``. A vector, and what is merged into one,
@@ -94,7 +94,7 @@ class SOAP(OfLimitedDims, torch.optim.Optimizer):
         weight_decay: decoupled, times ``lr``, behind the update.
         precondition_frequency: in how many steps a basis is turned once.
         max_precond_dim: a dim with more elements has no basis. It cannot be lowered below a dim
-            that has one.
+            that has one, nor set so that some blocks of a parameter get one and others have it.
         merge_dims: dims become one while their product is at most ``max_precond_dim``, from the
             first on. No more than two may be left.
         precondition_1d: whether vectors have a basis.
