@@ -13,6 +13,7 @@ import pytest
 import stepc.torch as st
 import torch
 from common import bits_equal, make_params, set_grads, train
+from stepc import errors
 from stepc.torch.tensors import cutting
 from test_shampoo import Formulas as Shampoo
 from test_soap import Formulas as Soap
@@ -331,6 +332,18 @@ def test_no_elements_of_many_dims(shape):
     optimizer = st.Shampoo(params, target_parameter_dimensionality=1, max_preconditioner_dim=3)
     train((optimizer,), (params,), 2)
     assert params[0].shape == shape and not params[0].numel()
+
+
+def test_matrices_of_other_blocks_are_not_of_a_limit():
+    """What is said of a view that was set later."""
+    (param,) = make_params([(13, 4)], torch.float32)
+    optimizer = st.SOAP([{"params": [param], "view": "blocks(5)"}], precondition_frequency=2)
+    train((optimizer,), ([param],), 3)
+    before = param.detach().clone()
+    optimizer.param_groups[0]["view"] = "blocks(6)"
+    with pytest.raises(errors.TensorError, match=r"state 'GG_0' of .* has shape \(59,\)"):
+        optimizer.step()
+    assert bits_equal([param], [before])
 
 
 @pytest.mark.parametrize("kind, more, then", [

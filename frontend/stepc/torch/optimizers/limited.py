@@ -82,20 +82,21 @@ class OfLimitedDims(Peer):
     def _check_limit(self, group: dict) -> None:
         """ValueError where a limit that was set since takes a matrix from a parameter, or gives one
         to some of its blocks, whose matrices lie together. Ranks may have a part of these: there
-        only a limit that takes all is seen."""
+        only a limit that takes all is seen. Matrices of other blocks are not of a limit's doing."""
         fits, is_exact = self._limit(group), not is_distributed(self)
         for words, param in params_of(group):
             own = self.state.get(param, {})
-            shapes = [s for s in seen_shapes(group, param, words) if len(s) > 1] if own else ()
+            shapes = [s for s in seen_shapes(group, param, words) if len(s) > 1] if own else []
             total = _elements_of(shapes, fits)
             for dim in range(2 if shapes else 0):
                 name = f"{self._of_dim}{dim}"
-                if name not in own or not isinstance(own[name], Tensor):
+                if not isinstance(own.get(name), Tensor):
                     continue
                 there = own[name].numel()
-                if there > total[dim] and (is_exact or not total[dim]):
+                is_known = is_exact and there in _of_limits(shapes, dim)
+                if there > total[dim] and (is_known or not total[dim]):
                     self._refuse_limit(group, words, param, f"has state '{name}'")
-                if there < total[dim] and is_exact and group.get(VIEW) is not None:
+                if there < total[dim] and is_known:
                     more = f"has state '{name}', which only some of its blocks have"
                     self._refuse_limit(group, words, param, more)
 
@@ -114,3 +115,13 @@ def _elements_of(shapes: Iterable[tuple[int, ...]], fits: Callable[[int], bool])
             if fits(size):
                 total[dim] += math.prod(shape[:-2]) * size * size
     return total
+
+
+def _of_limits(shapes: list[tuple[int, ...]], dim: int) -> set[int]:
+    """How many elements the matrices of a dim have by any limit, with or without those of 1."""
+    sizes = {shape[-2:][dim] for shape in shapes}
+    return {
+        _elements_of(shapes, lambda size, most=most, least=least: least <= size <= most)[dim]
+        for most in sizes
+        for least in (1, 2)
+    }
