@@ -27,7 +27,7 @@ from codes_on_ranks import (
 from named_values import named_values
 from on_ranks import case, main, same_bits, whole
 from stepc.torch.step.codes_of_others import decoded_groups
-from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 
 @case
@@ -200,6 +200,37 @@ def floats_where_zero_had_codes():
             state = alone.state[param]
             of = st.decode_state(state["exp_avg"], state["exp_avg.scale"], param.shape).view(-1)
             assert torch.equal(part.plain(), of[_range(own["exp_avg"])])
+
+
+@case
+def floats_of_dtensors_where_zero_shares_rows():
+    """torch.optim's, of columns that end inside of blocks: ranks put them together to encode."""
+    mesh = grid(("zero", "tp"))
+    how = st.Zero(1, gradients="reduced", process_group=mesh["zero"].get_group())
+    for shape in ((70, 352), (70, 333)):
+        values, grads = named_values({"up": shape}, 1, 2)
+        placed = lambda v: distribute_tensor(v.clone(), mesh["tp"], [Shard(1)])  # noqa: E731
+        parts, again = ([torch.nn.Parameter(placed(values["up"]))] for _ in range(2))
+        plain, alone_again = ([torch.nn.Parameter(values["up"].clone())] for _ in range(2))
+        for params, others, put, more in (
+            (parts, again, placed, {"zero": how}),
+            (plain, alone_again, torch.clone, {}),
+        ):
+            floats = torch.optim.AdamW(params, lr=0.05)
+            params[0].grad = put(grads[0][0]["up"])
+            floats.step()
+            made = adamw([("up", others[0])], **more)
+            groups = made.state_dict()["param_groups"]
+            made.load_state_dict({"state": floats.state_dict()["state"], "param_groups": groups})
+            others[0].grad = put(grads[1][0]["up"])
+            made.step()
+            full = made.full_state_dict()["state"][0]
+            if more:
+                shared = full
+        same_bits(whole(again[0]), alone_again[0], f"{shape}")
+        assert full["exp_avg"].dtype is torch.uint8 and set(full) == set(shared)
+        for key, state in full.items():
+            same_bits(shared[key], state, f"{key} of {shape}")
 
 
 def _range(part):

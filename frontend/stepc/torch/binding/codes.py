@@ -246,7 +246,10 @@ def in_whole_codes(part, items: dict) -> dict:
 
 
 def _put_together(part, name: str, state) -> torch.Tensor | None:
-    return part.full(name, in_memory(state), None) if hasattr(state, "to_local") else state
+    if not hasattr(state, "to_local"):
+        return state
+    # Of what zero shares out, it is of the parameter that all of zero's ranks have.
+    return getattr(part, "inner", part).full(name, in_memory(state), None)
 
 
 def _cut(name: str, called: str) -> errors.TensorError:

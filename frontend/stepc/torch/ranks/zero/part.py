@@ -22,7 +22,6 @@ from ..state_parts import (
     assemble,
     box_part,
     boxes_of_range,
-    cuts_blocks,
     offsets_of,
     state_sizes,
     unresolved,
@@ -182,10 +181,8 @@ class ZeroPart(Part):
         raise self._misshapen(name, state, own)
 
     def shares_blocks(self, scales: WholeState) -> bool:
-        """Of rows that others than zero's ranks have cut."""
-        if not self.by_rows:
-            return False
-        return cuts_blocks(scales, self._first(), self.own.shape, self.inner.whole_shape)
+        """Of rows that others than zero's ranks have cut, which these answer alike."""
+        return self.by_rows and self.inner.shares_blocks(scales)
 
     def _hide_rows(self, name: str, whole: WholeState, state: torch.Tensor) -> torch.Tensor:
         own = state_sizes(whole, self._first(), self.own.shape)
