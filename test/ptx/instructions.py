@@ -137,6 +137,8 @@ def _make_convert(operation, parts, operands):
     if to == "f16x2":
         return _make_pair(operation, parts, operands)
     read = _read(operands[1], get_width(source))
+    if (parts[0], to, source) == ("rzi", "s64", "f64"):
+        return _make_truncate(operands, read)
     if source[0] == "f" and to[0] != "f":
         return _unknown(operation, parts)
     narrows = to[0] == "f" and (source[0] != "f" or get_width(to) < get_width(source))
@@ -158,6 +160,19 @@ def _make_convert(operation, parts, operands):
             with np.errstate(over="ignore"):
                 value = value.astype(_FLOAT_TYPES[to])
         block.set(operands[0], threads, to_bits(value, get_width(to)))
+
+    return execute
+
+
+def _make_truncate(operands, read):
+    """To the integer nearest to 0; the nearest that there is, where there is no such one."""
+
+    def execute(block, threads):
+        value = np.asarray(from_bits(read(block, threads), "f64"))
+        fits = (value > -(2.0**63)) & (value < 2.0**63)
+        clamped = np.where(value > 0, np.int64(2**63 - 1), np.int64(-(2**63)))
+        made = np.where(fits, np.where(fits, value, 0.0).astype(np.int64), clamped)
+        block.set(operands[0], threads, made.view(np.uint64))
 
     return execute
 

@@ -231,3 +231,31 @@ def test_calls_that_are_refused(old, new, message):
     assert old in SQUARE
     with pytest.raises(Fault, match=message):
         run_calls(SQUARE.replace(old, new))
+
+
+TRUNCATE = """
+.visible .entry truncate(
+	.param .u64 truncate_param_0
+)
+.reqntid 32, 1, 1
+{
+	ld.param.b64 	%rd1, [truncate_param_0];
+	mov.u32 	%r1, %tid.x;
+	mul.wide.u32 	%rd2, %r1, 8;
+	add.s64 	%rd3, %rd1, %rd2;
+	ld.global.b64 	%fd1, [%rd3];
+	cvt.rzi.s64.f64 	%rd4, %fd1;
+	st.global.b64 	[%rd3], %rd4;
+	ret;
+
+}
+"""
+
+
+def test_floats_to_integers():
+    """Towards 0, and at the ends where a float is beyond them; NaN is the least."""
+    given = [2.7, -2.7, 0.0, -0.0, 2.0**53, 1e300, -1e300, float("nan")]
+    memory = np.resize(np.array(given), 32)
+    Kernel(TRUNCATE, "truncate").launch(1, [memory.ctypes.data], Memory([memory]))
+    wanted = [2, -2, 0, 0, 2**53, 2**63 - 1, -(2**63), -(2**63)]
+    assert memory.view(np.int64)[:8].tolist() == wanted
