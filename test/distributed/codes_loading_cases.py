@@ -233,6 +233,61 @@ def floats_of_dtensors_where_zero_shares_rows():
             same_bits(shared[key], state, f"{key} of {shape}")
 
 
+@case
+def codes_of_a_smaller_least_size():
+    """They become floats in every layout, as in one process: of the whole and of own parts."""
+    for format, shape, ways in (
+        ("q8", (64, 100), ("rows", "columns", "range", "parts", "rows of columns", "owner")),
+        ("q4", (64, 100), ("rows", "range", "owner")),
+        ("q8", (64, 4, 5, 5), ("range",)),
+    ):
+        for way in ways:
+            values, grads = named_values({"a": shape}, 1, 2)
+            grads = [own[0]["a"] for own in grads]
+            put, more = _where(way, shape)
+
+            def stepped_once(value, grad, least, more=None, saved=None, way=way, format=format):
+                params = [("a", torch.nn.Parameter(value.clone()))]
+                kind = st.Muon if way == "owner" else st.AdamW
+                codes = st.Codes(format, min_size=least)
+                made = kind(params, lr=0.05, state_dtype=codes, **(more or {}))
+                if saved is not None:
+                    made.load_state_dict(saved)
+                params[0][1].grad = grad
+                made.step()
+                return params[0][1], made
+
+            first, alone = stepped_once(values["a"], grads[0], 4096)
+            one, _ = stepped_once(first.detach(), grads[1], 65536, None, alone.state_dict())
+            part, ours = stepped_once(put(values["a"]), put(grads[0]), 4096, more)
+            state = ours.full_state_dict()["state"][0]
+            assert sum(str(key).endswith(".scale") for key in state) == len(state) // 2
+            for saved in (ours.full_state_dict(), ours.state_dict()):
+                many, made = stepped_once(part.detach(), put(grads[1]), 65536, more, saved)
+                names = set(made.state[many])
+                assert not any(str(n).endswith(".scale") for n in names), f"{way}, {names}"
+                wanted = put(one.detach())
+                same_bits(whole(many), whole(wanted), f"{format}, {way}")
+                full = made.full_state_dict()["state"][0]
+                assert all(v.dtype is torch.float32 for v in full.values()), f"{format}, {way}"
+
+
+def _where(way, shape):
+    """What puts a tensor where it lies by the way, and arguments of an optimizer."""
+    mesh, both = line(), grid(("zero", "tp"))
+    own = {"rows": [Shard(0)], "owner": [Shard(0)], "columns": [Shard(1)]}
+    if way in own:
+        return (lambda v: distribute_tensor(v.clone(), mesh, own[way])), {}
+    if way == "range":
+        return torch.clone, {"zero": st.Zero(1, gradients="reduced")}
+    if way == "rows of columns":
+        how = st.Zero(1, gradients="reduced", process_group=both["zero"].get_group())
+        return (lambda v: distribute_tensor(v.clone(), both["tp"], [Shard(1)])), {"zero": how}
+    ends = [0, 5, 70, 71, shape[1]]
+    at = slice(*ends[dist.get_rank() : dist.get_rank() + 2])
+    return (lambda v: v[:, at].clone()), {"layouts": [(".*", st.Layout(mesh, [Shard(1)]))]}
+
+
 def _range(part):
     begin, end = part.place.split("[")[1].split(")")[0].split(",")
     return slice(int(begin), int(end))

@@ -166,6 +166,11 @@ class RangeRows:
         first = ends[0] - ends[0] % row % per
         return slice(count_blocks(first, row, per), count_blocks(ends[1], row, per))
 
+    def has(self, codes: torch.Tensor, scales: torch.Tensor) -> bool:
+        """Whether there are as many as the range has."""
+        sizes = (own.stop - own.start for own in (self._words(format_of(codes)), self.blocks))
+        return (codes.numel(), scales.numel()) == tuple(sizes)
+
     def encode(self, values: torch.Tensor, format: str) -> tuple[torch.Tensor, torch.Tensor]:
         rows = torch.zeros(self.shape, dtype=torch.float32, device="cpu").view(-1)
         rows[self.elements] = values.detach().to(torch.float32)

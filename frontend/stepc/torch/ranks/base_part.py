@@ -206,6 +206,12 @@ class Part:
         """Whether the part has blocks of codes, of these scales, of which others have parts."""
         return False
 
+    @property
+    def box(self) -> tuple[Shape | None, Shape]:
+        """Where this rank's part begins in the whole tensor, None where it has all, and its
+        sizes."""
+        return self.first, tuple(self.param.shape)
+
     def is_bare(self, name: str, state: torch.Tensor) -> bool:
         return False
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from ... import errors
+from ..._describe import SCALE, is_scale
 from ..binding.binding import Binding
 from ..binding.groups import bound_groups, owned_state
 from ..binding.hypers import HyperReader
@@ -164,7 +165,9 @@ class DistributedBinding(Reading, InParts, InPasses):
         if isinstance(part, OwnedPart):  # of which the user has a part, on every rank
             return
         for name in [n for n, value in items.items() if value is not None and n not in hidden]:
-            items.drop_quietly(name)
+            # Scales stay with their codes until floats are there for both.
+            if not is_scale(str(name)) or name.removesuffix(SCALE) not in hidden:
+                items.drop_quietly(name)
 
     def _agree_on_parts(self, optimizer, parts: Parts, axes: dict) -> None:
         """Notes what ranks must have alike, and compares it where they speak before the first

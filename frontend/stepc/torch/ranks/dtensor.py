@@ -307,6 +307,10 @@ class DTensorPart(Part):
             )
         return _local(state).detach()
 
+    @property
+    def box(self) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
+        return self.first, tuple(self.param._local_tensor.shape)
+
     def shares_blocks(self, whole: WholeState) -> bool:
         """Of scales: whether ranks share blocks, so that no placement says which each has. The
         same on all of them."""

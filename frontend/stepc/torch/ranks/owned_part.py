@@ -16,6 +16,7 @@ from ..binding.rules import Indices, Slot
 from ..tensors.members import ObstacleError
 from .blocks import Blocks
 from .dtensor import DTensorPart
+from .floats_of_codes import in_kept_floats
 from .zero.part import SharedPart, ZeroPart
 
 
@@ -231,7 +232,7 @@ class OwnedPart:
     def adopt(self, items: dict) -> dict:
         """Takes the user's states as parts; returns those that the user is to have instead."""
         changed = {}
-        items = in_whole_codes(self.inner, items)
+        items = in_whole_codes(self.inner, in_kept_floats(self.inner, items))
         for slot in self.slots:
             value = items.get(slot.name)
             if value is None or slot.name in self.parts:

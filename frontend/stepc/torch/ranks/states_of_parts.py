@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from ..binding.codes import in_whole_codes
 from ..tensors.stored import StoredState
+from .floats_of_codes import in_kept_floats
 from .owned_part import OwnedPart
 
 
 def hidden_states(part, items: dict) -> dict:
     """States of the user's as the plan is to have them."""
     if isinstance(part, OwnedPart):
-        return part.begin_state(items)
-    items = in_whole_codes(part, items)
+        return part.begin_state(in_kept_floats(part.inner, items))
+    items = in_whole_codes(part, in_kept_floats(part, items))
     hidden = {n: part.state_as_seen(n, part.hide(n, value)) for n, value in items.items()}
     return {name: value for name, value in hidden.items() if value is not None}
 

@@ -154,6 +154,10 @@ class ZeroPart(Part):
         first = self.inner.first if self.inner.is_sharded else (0,) * self.inner.local.dim()
         return None if first is None else (first[0] + self.rows[0], *first[1:])
 
+    @property
+    def box(self) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
+        return self._first() if self.by_rows else None, tuple(self.own.shape)
+
     # --- States ---------------------------------------------------------------
 
     def state_as_seen(self, name: str, state):
