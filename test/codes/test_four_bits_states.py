@@ -77,6 +77,39 @@ def test_as_floats():
         optimizer.step()
 
 
+@pytest.mark.parametrize("first", ["q4", "q8"])
+@pytest.mark.parametrize(
+    ("view", "seen"),
+    [("o i h w -> o (i h w)", (64, 500)), ("o i h w -> (o i) (h w)", (640, 50))],
+)
+def test_of_a_view_loads_as_another_format(first, view, seen):
+    """Rows are those that the view has, which need not fill elements of codes."""
+
+    def stepped(value, kept, saved=None):
+        param = torch.nn.Parameter(value.clone())
+        made = st.AdamW([{"params": [param], "view": view}], lr=0.05, state_dtype=kept)
+        if saved is not None:
+            made.load_state_dict(saved)
+        loaded = {n: v.clone() for n, v in made.state.get(param, {}).items()}
+        param.grad = torch.randn(value.shape, generator=torch.Generator().manual_seed(1))
+        made.step()
+        return param, made.state[param], loaded, made
+
+    torch.manual_seed(0)
+    value = torch.randn(64, 20, 5, 5) if seen[0] == 64 else torch.randn(64, 10, 5, 10)
+    param, state, _, made = stepped(value, first)
+    for kept in ("q8", "f8_e4m3", "q4", None):
+        _, own, loaded, _ = stepped(param.detach(), kept, made.state_dict())
+        assert own["exp_avg"].dtype is not torch.float32 or kept is None
+        if kept == first:
+            continue
+        for name in ("exp_avg", "exp_avg_sq"):
+            codes, scales = state[name], state[f"{name}.scale"]
+            rows = codes if first == "q4" else codes.view(seen)
+            assert f"{name}.scale" not in loaded and loaded[name].shape == value.shape
+            assert torch.equal(loaded[name].view(seen), st.decode_state(rows, scales, seen))
+
+
 def test_moments_close_to_those_of_float32():
     """A step's size is that of float32 within what 4 bits cost (docs/states.md)."""
     torch.manual_seed(0)

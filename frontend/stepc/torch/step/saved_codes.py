@@ -11,7 +11,15 @@ import torch
 
 from ... import errors
 from ..._describe import SCALE
-from ..binding.codes import RangeRows, decode, format_of, per_word, phase_of, value_shape
+from ..binding.codes import (
+    RangeRows,
+    code_shape,
+    decode,
+    format_of,
+    per_word,
+    phase_of,
+    value_shape,
+)
 from ..ranks.state_parts import StatePart, boxes_of_range
 from ..tensors.stored import in_memory
 
@@ -131,17 +139,37 @@ def _index(at: Sequence[int], whole: Sequence[int]) -> int:
 
 
 def decoded(
-    state: dict, kept: dict[str, str], shapes: Callable[[], dict[str, tuple[int, ...]]]
+    state: dict,
+    kept: dict[str, str],
+    shapes: Callable[[], dict[str, tuple[tuple[int, ...], ...]]],
 ) -> dict:
     """A saved state of a parameter with floats in place of codes that are not ``kept`` in their
-    format. ``shapes``: of the whole states that the parameter has."""
-    made = dict(state)
+    format. ``shapes``: of the whole states that the parameter has, those in which their rows lie
+    and those that the user has."""
+    made, found = dict(state), None
     names = [n for n in state if f"{n}{SCALE}" in state and isinstance(state[n], torch.Tensor)]
     for name in [n for n in names if n not in kept or format_of(state[n]) != kept[n]]:
         codes, scales = made[name], made.pop(f"{name}{SCALE}")
-        shape = None
-        if format_of(codes) is not None and per_word(codes) > 1:
-            # That of a part, where layouts= say which it is, is not the whole's.
-            shape = value_shape(codes, scales, shapes().get(name, ()))
-        made[name] = decode_state(codes, scales, shape)
+        row = len(scales.shape) - 1
+        lies_so = codes.shape[:row] == scales.shape[:row]
+        if format_of(codes) is None or (lies_so and per_word(codes) == 1):
+            made[name] = decode_state(codes, scales)
+        else:
+            found = shapes() if found is None else found
+            made[name] = _decoded_as(codes, scales, *found.get(name, ((), ())))
     return made
+
+
+def _decoded_as(
+    codes: torch.Tensor, scales: torch.Tensor, seen: tuple[int, ...], own: tuple[int, ...]
+) -> torch.Tensor:
+    """Floats of the user's shape, where codes are of the whole whose rows are those of ``seen``."""
+    is_plain = not isinstance(codes, StatePart) and not hasattr(codes, "to_local")
+    if is_plain and seen != own and scales.dim() > 0:
+        of_codes = code_shape(format_of(codes), seen, scales.dim() - 1)
+        if codes.numel() == math.prod(of_codes):
+            whole, of = in_memory(codes).reshape(of_codes), in_memory(scales)
+            return decode_state(whole, of, seen).view(own)
+    # That of a part, where layouts= say which it is, is not the whole's.
+    shape = value_shape(codes, scales, seen) if per_word(codes) > 1 else None
+    return decode_state(codes, scales, shape)

@@ -16,11 +16,12 @@ from ..._describe import is_scale
 from ..binding.groups import rules_of
 from ..binding.precision import SEED
 from ..binding.preparation import known_states
-from ..binding.rules import can_be_codes
+from ..binding.rules import WholeState, can_be_codes, whole_states
+from ..ranks.base_part import Seen
 from ..ranks.parts import is_distributed
 from ..tensors.callers import level_of_caller
 from ..tensors.members import label_of
-from ..tensors.patterns import KEY, with_views
+from ..tensors.patterns import view_of, with_views
 from ..tensors.stored import StoredState, copied, in_memory
 from .codes_of_others import in_floats
 from .modes import outside
@@ -208,15 +209,28 @@ class Saving:
             for place, param in enumerate(group["params"])
         }
 
-    def _shapes_of(self, param: torch.Tensor) -> dict[str, tuple[int, ...]]:
-        """Of the whole states beside a parameter; nothing of one that has a view."""
-        group = next(
-            n for n, g in enumerate(self.param_groups) if any(p is param for p in g["params"])
+    def _shapes_of(self, param: torch.Tensor) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """Of the whole states beside a parameter the shape in which their rows lie, which a view
+        may give them, and that which the user has; nothing where it is stepped as several."""
+        number, group = next(
+            (n, g) for n, g in enumerate(self.param_groups) if any(p is param for p in g["params"])
         )
-        if self.param_groups[group].get(KEY) is not None:
+        view, shape, rules = view_of(group, number), tuple(param.shape), rules_of(self)
+
+        def states_of(of: tuple[int, ...]) -> dict[str, WholeState]:
+            return whole_states(rules.find(number, of), self._dropped_dims)
+
+        if view is None:
+            seen = own = states_of(shape)
+        elif view.parts or (self._steps_one_by_one(group) and len(view.seen) > 2):
             return {}
-        found = rules_of(self).find(group, tuple(param.shape)).states
-        return {state.name: (state.floats or state).shape for state in found}
+        else:
+            seen = states_of(view.shape(shape, part=True))
+            own = Seen("", view, states_of).states(shape)
+        return {
+            name: ((state.floats or state).shape, (own[name].floats or own[name]).shape)
+            for name, state in seen.items()
+        }
 
     def _unknown_states(self, saved: dict) -> frozenset:
         """Names that no rule of the definition has, said in a warning: a step would refuse
