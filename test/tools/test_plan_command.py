@@ -140,6 +140,13 @@ def test_codes_and_masters(tmp_path):
     assert of_shared["states"]["exp_avg"] == 70 * (50 + 4)
     assert of_shared["f32 of codes between rounds"] == 4 * 70 * 50
     assert of_shared["exchange buffers"] == 8 * 70 * 2 * 2
+    # Of 4 bits ranks share whole blocks, or it is refused, as by a binding.
+    words = (
+        "state 'exp_avg' of shape (70, 100) is kept as q4, of which an element has several codes"
+    )
+    assert words in run(*arguments, "--state", "exp_avg:q4", code=1)
+    path.write_text("up 70x256 bf16\n")
+    assert memory("--state", "exp_avg:q4")["states"]["exp_avg"] == 70 * (64 + 8)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from .._codes import FORMATS
 from .._describe import BLOCK, SCALE, Tensor, is_scale
 from ..schedule import Widths, widths
+from .failure import PlanError
 from .layouts import Layout, Part
 from .models import BYTES
 from .package import Package
@@ -93,7 +95,8 @@ def _shared_blocks(
 ) -> Iterator[tuple[tuple[str, ...], int, int]]:
     """Of states of codes of which ranks cut blocks: over which axes, the words in the exchange at
     the end of a step, and the elements that are f32 until then."""
-    full = {state.name + SCALE for state in described.states if state.is_full}
+    full = {s.name + SCALE for s in described.states if (s.floats or s).is_full}
+    formats = {s.name + SCALE: s.format for s in described.states}
     for scales in described.states:
         dim = len(scales.shape) - 1
         axes = tuple(own for own in dict(part.dims).get(dim, ()) if sizes[own] > 1)
@@ -104,6 +107,13 @@ def _shared_blocks(
             cuts |= extent * scales.inner % BLOCK != 0
         if not cuts:
             continue
+        format = formats[scales.name]
+        if FORMATS[format].words.per_word > 1:
+            raise PlanError(
+                f"state '{scales.name.removesuffix(SCALE)}' of shape {part.shape} is kept as "
+                f"{format}, of which an element has several codes, and ranks cut dim {dim} inside "
+                f"of blocks of {BLOCK} elements"
+            )
         rows, ranks = math.prod(part.local[:dim]), math.prod(sizes[axis] for axis in axes)
         begin = part.start[dim] * scales.inner
         size = part.local[dim] * scales.inner
