@@ -48,6 +48,19 @@ def count_blocks(index: int, row: int, size: int = BLOCK) -> int:
     return index // row * -(-row // size) + -(-(index % row) // size)
 
 
+def shares_cut_blocks(extent: int, sizes: Iterable[int], inner: int) -> bool:
+    """Whether equal shares of a dim, over axes of these sizes in turn, cut blocks of rows of which
+    an index has ``inner`` elements: as ranks reckon it without asking (getCuttingAxes of the
+    runtime)."""
+    share, cuts = extent, False
+    for size in sizes:
+        if size > 1:
+            cuts |= share % size != 0 and share != extent  # parts of an uneven part begin anywhere
+            share = -(-share // size)
+            cuts |= share * inner % BLOCK != 0
+    return cuts
+
+
 def is_scale(name: str) -> bool:
     """Whether a state of the name is the scales of another."""
     return name.endswith(SCALE)

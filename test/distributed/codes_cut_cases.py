@@ -268,6 +268,43 @@ def parts_of_any_size():
 
 
 @case
+def parts_that_cut_where_equal_shares_do_not():
+    """On all ranks alike, also those of whole blocks; of what an owner steps it makes none."""
+    mesh, ends = line(), [0, 64, 124, 192, 256]
+    values, grads = named_values({"up": (70, 256)}, 1, 2)
+    at = slice(*ends[dist.get_rank() : dist.get_rank() + 2])
+    own = values["up"][:, at].clone()
+    made = {
+        "AdamW": adamw,
+        "LAMB": lambda ps, **more: st.apex.FusedLAMB(ps, lr=0.05, state_dtype="q8", **more),
+        "q4": lambda ps, **more: st.AdamW(ps, lr=0.05, state_dtype="q4", **more),
+    }
+    words = "rank 1 has [64, 124) of 256 in dim 1, which cuts a block where equal shares do not"
+    for name, make in made.items():
+        param = torch.nn.Parameter(own.clone())
+        optimizer = make([("up", param)], layouts=[(".*", st.Layout(mesh, [Shard(1)]))])
+        param.grad = grads[0][0]["up"][:, at].clone()
+        for _ in range(2):
+            try:
+                optimizer.step()
+            except errors.TensorError as error:
+                assert words in str(error) and "of parameter 'up'" in str(error), error
+            else:
+                raise AssertionError(f"{name} is not refused")
+        same_bits(param, own, name)
+    muon = lambda ps, **more: st.Muon(ps, lr=0.05, state_dtype="q8", **more)  # noqa: E731
+    grads = [one[0] for one in grads]
+    plain, alone, after = stepped(muon, values, grads)
+    param = torch.nn.Parameter(own.clone())
+    optimizer = muon([("up", param)], layouts=[(".*", st.Layout(mesh, [Shard(1)]))])
+    for step, grad in enumerate(grads):
+        param.grad = grad["up"][:, at].clone()
+        optimizer.step()
+        same_bits(param, after[step]["up"][:, at], f"after step {step}")
+    same_full(optimizer, plain, alone, "an owner's")
+
+
+@case
 def checkpoints_of_any_layout():
     """Whole ones, of codes and of floats, into each layout and format; and of parts."""
     params, optimizer, values, grads = compare("last", line(), adamw, CUT)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .._codes import FORMATS
-from .._describe import BLOCK, SCALE, Tensor, is_scale
+from .._describe import BLOCK, SCALE, Tensor, is_scale, shares_cut_blocks
 from ..schedule import Widths, widths
 from .failure import PlanError
 from .layouts import Layout, Part
@@ -100,12 +100,8 @@ def _shared_blocks(
     for scales in described.states:
         dim = len(scales.shape) - 1
         axes = tuple(own for own in dict(part.dims).get(dim, ()) if sizes[own] > 1)
-        extent, cuts = part.shape[dim] if scales.name in full else 0, False
-        for number, axis in enumerate(axes):
-            cuts |= number > 0 and extent % sizes[axis] != 0
-            extent = -(-extent // sizes[axis])
-            cuts |= extent * scales.inner % BLOCK != 0
-        if not cuts:
+        extent = part.shape[dim] if scales.name in full else 0
+        if not shares_cut_blocks(extent, (sizes[axis] for axis in axes), scales.inner):
             continue
         format = formats[scales.name]
         if FORMATS[format].words.per_word > 1:

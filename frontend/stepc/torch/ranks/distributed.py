@@ -31,6 +31,7 @@ from . import alike as _alike
 from .agreement import Item
 from .before_step import BeforeStep
 from .blocks import align_scalars, put_states, spread_gradients
+from .cut_blocks import refuse_cut_blocks
 from .files import failure_of, refuse_failure
 from .in_parts import InParts
 from .in_passes import InPasses
@@ -136,6 +137,7 @@ class DistributedBinding(Reading, InParts, InPasses):
             part.resolve(axes, self._torch_mesh)
         self._carriers = carriers(self._in_order)
         owned = find_owned(optimizer, parts.groups)
+        refuse_cut_blocks(self._in_order, owned)
         before = None if known is None else known.owners
         self._owners = Owners(owned, self._torch_mesh, before, self._zero) if owned else None
         views = views_of(optimizer)

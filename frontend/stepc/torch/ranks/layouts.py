@@ -18,6 +18,7 @@ from ..tensors.members import ObstacleError
 from . import alike as _alike
 from .agreement import difference
 from .base_part import Part
+from .cut_blocks import Shares
 from .describe import axis_names, lies
 from .exchanges import exchanging, gathered, group_among
 from .state_parts import assemble, box_part, cuts_blocks, offsets_of, state_sizes, unresolved
@@ -165,6 +166,7 @@ class PlainPart(Part):
     has_grad = True
     facts: _alike.Facts | None = None  # that go with the next sum
     _known: tuple | None = None  # the whole's shape and the first, of an earlier binding
+    shares: tuple[Shares, ...] = ()  # of dims that are cut, unless they are of an earlier binding
 
     def __init__(
         self,
@@ -339,6 +341,7 @@ class PlainPart(Part):
             self.shape, self.first = self._known
             return
         shape, first = list(self.param.shape), [0] * self.param.dim()
+        shares = []
         for dim, names in sorted(dims.items()):
             group = mesh.host(mesh.group_of(names))
             extents = torch.zeros(dist.get_world_size(group), dtype=torch.int64, device="cpu")
@@ -347,8 +350,11 @@ class PlainPart(Part):
             with exchanging(f"the parts of {self.name} could not be put in order", group):
                 dist.all_reduce(extents, group=group)
             first[dim], shape[dim] = int(extents[:rank].sum()), int(extents.sum())
+            sizes = tuple(dist.get_world_size(mesh.group_of([name])) for name in names)
+            ranks = tuple(dist.get_process_group_ranks(group))
+            shares.append(Shares(dim, sizes, ranks, tuple(extents.tolist())))
         self.shape = tuple(self.how.shape or shape)
-        self.first = tuple(first)
+        self.first, self.shares = tuple(first), tuple(shares)
 
     def is_current(self) -> bool:
         return self.param.data_ptr() == self.local.data_ptr()
