@@ -64,6 +64,15 @@ void SharedBlocks::keep(int64_t row, int end,
       block << kBlockBits | (any > 0x80000000U ? kSign : 0) | int64_t(top);
 }
 
+void SharedBlocks::giveUp() const noexcept {
+  for (int64_t row = 0; row < rows; ++row)
+    for (int end = 0; end < 2; ++end) {
+      int64_t &own = getWords(row)[2 * rank + end];
+      if (getSize(end) && own == kNothing)
+        own = (end ? lastBlock : firstBlock) << kBlockBits | 0x7fffffff;
+    }
+}
+
 void SharedBlocks::forget(int64_t first, int64_t last) const noexcept {
   std::fill(getWords(first), getWords(last), kNothing);
 }

@@ -53,6 +53,9 @@ struct SharedBlocks {
 
   /// Notes what a step has written of a row's head (`end` 0) or tail (1).
   void keep(int64_t row, int end, const float *values) const noexcept;
+  /// Notes of what a step has left out that it is no number: the other ranks
+  /// take part, and are told of it behind the step.
+  void giveUp() const noexcept;
   /// Forgets what was noted of rows [first, last).
   void forget(int64_t first, int64_t last) const noexcept;
 

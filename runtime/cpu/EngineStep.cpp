@@ -199,6 +199,10 @@ void cpu::Engine::encodeShared() {
   const int64_t round = model.getEndRound();
   if (!exchange.hasPacks(round))
     return;
+  if (broken)
+    for (const StateCodes &state : model.codes)
+      if (state.shared.any())
+        state.shared.giveUp();
   if (!STEPC_FAULT("cut-codes-not-exchanged") &&
       !exchange.run(round, model.groups)) {
     broken = true;
