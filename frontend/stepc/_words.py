@@ -70,6 +70,7 @@ STRUCTURES = {
     "StepcPlanConfig": "configuration of the plan",
     "StepcPlanInfo": "report of the plan",
     "StepcSimulatedCounters": "counters of simulated ranks",
+    "StepcStateFormatInfo": "report of a format of codes",
     "StepcStoreCommitted": "report of the last step of the file of states",
     "StepcStoreConfig": "configuration of the file of states",
     "StepcStoreInfo": "report of the file of states",

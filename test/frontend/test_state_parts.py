@@ -48,7 +48,7 @@ def test_cuts_fall_between_rows_and_are_near_even(world, rows, codes):
     is cut where blocks of codes begin, if there are some."""
     shapes = [(32, 20), (17,), (8, 12), (0, 3), (3, 11), (50, 64), (40, 100), (9, 3, 5, 8)]
     inner = [
-        SimpleNamespace(local=torch.zeros(shape), name=f"p{number}", is_sharded=rows)
+        SimpleNamespace(local=torch.zeros(shape), name=f"p{number}", is_sharded=rows, seen=None)
         for number, shape in enumerate(shapes)
     ]
     how = SimpleNamespace(

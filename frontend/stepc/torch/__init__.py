@@ -50,10 +50,10 @@ from .optimizers.soap import SOAP
 from .optimizers.sophia import SophiaG
 from .ranks.clipping import clip_grad_norm_
 from .ranks.layouts import Layout
+from .ranks.saved_codes import decode_state
 from .ranks.zero.settings import Zero
 from .step.profiling import profile_kernels
 from .step.report import StepReport
-from .step.saved_codes import decode_state
 from .step.scaler import GradScaler
 
 __all__ = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.distributed as dist
@@ -314,11 +314,17 @@ def checkpoint_of(optimizer, model: torch.nn.Module | None = None) -> Checkpoint
         shaped = any(stored.in_shape for stored in states.values())
         shapes = optimizer._shapes_of(param) if shaped else {}
         made.states[name] = {
-            k: v.shaped(shapes.get(k, tuple(param.shape)))
+            k: _with_rows(v, *shapes.get(k, (param.shape, param.shape)))
             for k, v in states.items()
             if k not in MASTERS.values()
         }
     return made
+
+
+def _with_rows(stored: Stored, rows: Sequence[int], own: Sequence[int]) -> Stored:
+    """Codes that do not say their shape: their rows lie in ``rows``, and the user has ``own``."""
+    made = stored.shaped(rows)
+    return made if made is stored or tuple(rows) == tuple(own) else made.viewed(own)
 
 
 def _stored(own) -> dict:

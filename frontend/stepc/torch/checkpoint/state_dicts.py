@@ -13,6 +13,7 @@ from ..._describe import SCALE
 from ...errors import CheckpointError
 from ..binding.codes import code_shape, format_of, per_word, value_shape
 from ..bitsandbytes.saved import CODED, WRAPPED, decoded_codes
+from ..ranks.saved_codes import decode_state
 from ..step.codes_of_others import (
     CODES,
     SCALES,
@@ -22,7 +23,6 @@ from ..step.codes_of_others import (
     parts_of,
     refuse_groups,
 )
-from ..step.saved_codes import decode_state
 from .archives import reading
 from .form import Checkpoint, Stored
 from .pickles import RefusedError

@@ -12,8 +12,8 @@ from ... import errors
 from ..._describe import BLOCK, SCALE
 from ..binding.codes import RangeRows, code_shape, decode, format_of, phase_of
 from ..binding.rules import WholeState
-from ..step.saved_codes import decode_state
 from ..tensors.stored import in_memory
+from .saved_codes import decode_state
 from .state_parts import StatePart, offsets_of, state_sizes
 
 

@@ -19,13 +19,13 @@ from ..binding.preparation import known_states
 from ..binding.rules import WholeState, can_be_codes, whole_states
 from ..ranks.base_part import Seen
 from ..ranks.parts import is_distributed
+from ..ranks.saved_codes import decoded
 from ..tensors.callers import level_of_caller
 from ..tensors.members import label_of
 from ..tensors.patterns import view_of, with_views
 from ..tensors.stored import StoredState, copied, in_memory
 from .codes_of_others import in_floats
 from .modes import outside
-from .saved_codes import decoded
 
 _LOAD_HOOKS = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
 _SAVE_HOOKS = ("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks")

@@ -20,8 +20,8 @@ from ..binding.codes import (
     phase_of,
     value_shape,
 )
-from ..ranks.state_parts import StatePart, boxes_of_range
 from ..tensors.stored import in_memory
+from .state_parts import StatePart, boxes_of_range
 
 
 def decode_state(
@@ -74,7 +74,7 @@ def _decoded_dtensor(codes, scales, shape: Sequence[int] | None) -> torch.Tensor
     else:
         whole = value_shape(codes, scales) if shape is None else tuple(shape)
         values = decode(own, of, _rows_of(codes, scales, whole, first[-1], own))
-    stride = torch.empty(whole, device="meta").stride()
+    stride = torch.empty(whole, dtype=torch.float32, device="meta").stride()
     return type(codes).from_local(
         values, codes.device_mesh, codes.placements, run_check=False, shape=torch.Size(whole),
         stride=stride,
