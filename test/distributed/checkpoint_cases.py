@@ -249,7 +249,7 @@ def parts_of_another_layout_are_refused():
         refused(runs[kind], states["zero1"], "this optimizer has whole states")
     for kind in ("single", "ddp", "zero1", "zero2"):
         refused(runs[kind], states["fsdp2"], "is a DTensor with placements")
-    refused(runs["fsdp2"], states["zero1"], "this optimizer has whole states")
+    refused(runs["fsdp2"], states["zero1"], "this optimizer has part (dim 0, ")
     refused(runs["fsdp2"], states["tp x fsdp2"], "the parameter has (Shard(dim=0),)")
     bare = copy.deepcopy(states["zero1"])
     for own in bare["state"].values():
