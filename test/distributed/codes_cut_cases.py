@@ -21,6 +21,7 @@ from codes_on_ranks import (
     same_full,
     same_states,
     spread,
+    step_alike,
     stepped,
 )
 from named_values import named_values
@@ -371,13 +372,7 @@ def own_checkpoints_where_others_are_kept():
         alone, other = (st.AdamW(ps, lr=0.05, state_dtype=kept) for ps in (plain, parts))
         alone.load_state_dict(full)
         other.load_state_dict(optimizer.state_dict())
-        for name, param in plain:
-            param.grad = grads[0][name].clone()
-        give(parts, grads[0])
-        alone.step()
-        other.step()
-        for (name, param), (_, single) in zip(parts, plain, strict=True):
-            same_bits(whole(param), single, f"{kept}, {name}")
+        step_alike(parts, other, plain, alone, grads[0], f"{kept}")
 
 
 def named(optimizer, params):

@@ -21,6 +21,7 @@ from codes_on_ranks import (
     same_full,
     same_states,
     spread,
+    step_alike,
     stepped,
     zeroed,
 )
@@ -50,13 +51,7 @@ def another_format():
             parts = spread(way, mesh, now)
             other = made(parts, kept)
             other.load_state_dict(optimizer.state_dict() if kept is None else saved)
-            for name, param in plain:
-                param.grad = grads[0][name].clone()
-            give(parts, grads[0])
-            alone.step()
-            other.step()
-            for (name, param), (_, single) in zip(parts, plain, strict=True):
-                same_bits(whole(param), single, f"{way}, {kept}, {name}")
+            step_alike(parts, other, plain, alone, grads[0], f"{way}, {kept}")
             same_states(parts, other, plain, alone, f"{way}, {kept}")
 
 

@@ -54,6 +54,17 @@ def give(params, own):
         param.grad = distribute_tensor(own[name].clone(), param.device_mesh, param.placements)
 
 
+def step_alike(parts, other, plain, alone, own, label):
+    """A step of an optimizer on ranks and of one in one process, with the same gradients."""
+    for name, param in plain:
+        param.grad = own[name].clone()
+    give(parts, own)
+    alone.step()
+    other.step()
+    for (name, param), (_, single) in zip(parts, plain, strict=True):
+        same_bits(whole(param), single, f"{label}, {name}")
+
+
 def stepped(make, values, grads):
     """One process: the parameters, the optimizer, and the parameters after each step."""
     params = [(n, torch.nn.Parameter(v.clone())) for n, v in values.items()]
